@@ -1,4 +1,4 @@
-"""What a call of a library costs the host, beside torch.mm and beside the driver's own launch.
+"""Host overhead of a library call, compared with torch.mm and with the driver's own launch.
 
     python benchmarks/call_overhead.py [LIBRARY] [--layout nn] [--size 64 64 64] [--maps] [--without-gpu]
 
@@ -62,27 +62,27 @@ def one_kernel(layout: str, arch: str, *, maps: bool) -> StoredLibrary:
     if STUBBED not in os.environ:  # NVRTC, too, would load the stub
         source = Instance(template, parameters, product(ProblemType("float32", layout), (1, 1, 1))).source
         cubin = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", arch)).cubin
-    made = kernel(
+    sole_kernel = kernel(
         "tiled", cubin="tiled.cubin", template=template, parameters=parameters, dtype="float32", layout=layout
     )
     grid = Grid.of({(1, 1, 1): {"tiled": 1.0}})
     logic = build(grid)
     times = TimesKind.PREDICTED, "of one kernel, so that there is nothing to choose"
-    library = Library("sgemm", "float32", layout, arch, *times, (made,), logic, evaluate(logic, grid))  # type: ignore[arg-type]
+    library = Library("sgemm", "float32", layout, arch, *times, (sole_kernel,), logic, evaluate(logic, grid))  # type: ignore[arg-type]
     return StoredLibrary(library, {"tiled.cubin": cubin}, Path("tiled"))
 
 
 def timed(call: Callable[[], object], wait: Callable[[], object]) -> list[float]:
     """Return microseconds a call, a figure a batch; the first batch warms up and is left out."""
-    found = []
+    batch_us = []
     for _ in range(BATCHES + 1):
         wait()
         start = time.perf_counter()
         for _ in range(CALLS):
             call()
-        found.append((time.perf_counter() - start) / CALLS * 1e6)
+        batch_us.append((time.perf_counter() - start) / CALLS * 1e6)
     wait()
-    return found[1:]
+    return batch_us[1:]
 
 
 def stub_tensors(pointers: list[int], shapes: list[tuple[int, int]]) -> tuple[ModuleType, list[Any]]:
@@ -102,9 +102,9 @@ def stub_tensors(pointers: list[int], shapes: list[tuple[int, int]]) -> tuple[Mo
     module.Tensor = type("Tensor", (), members)
     tensors = []
     for pointer, (rows, columns) in zip(pointers, shapes, strict=True):
-        made = module.Tensor()
-        made.pointer, made.shape, made.strides = pointer, (rows, columns), (1, rows)
-        tensors.append(made)
+        tensor = module.Tensor()
+        tensor.pointer, tensor.shape, tensor.strides = pointer, (rows, columns), (1, rows)
+        tensors.append(tensor)
     return module, tensors
 
 
@@ -120,18 +120,18 @@ class ByInterface:
 
 def launches(library: StoredLibrary, point: dict[str, float], pointers: list[int]) -> tuple[list[Any], list[object]]:
     """Return the arguments of `cuLaunchKernel` for each launch of a product, and what keeps them alive."""
-    made, driver = plan(library.library, point), cuda_driver()
+    call_plan, driver = plan(library.library, point), cuda_driver()
     at = dict(zip("ABC", pointers, strict=True))
-    scratch = driver.allocate(made.workspace_bytes) if made.workspace_bytes else 0
-    at |= {buffer.name: scratch + buffer.offset for buffer in made.buffers}
-    module = driver.module(library.cubins[library.library.kernels[made.kernel].cubin])
-    found: list[Any] = []
-    kept: list[object] = []
-    for step in made.steps:
+    scratch = driver.allocate(call_plan.workspace_bytes) if call_plan.workspace_bytes else 0
+    at |= {buffer.name: scratch + buffer.offset for buffer in call_plan.buffers}
+    module = driver.module(library.cubins[library.library.kernels[call_plan.kernel].cubin])
+    launch_arguments: list[Any] = []
+    keep_alive: list[object] = []
+    for step in call_plan.steps:
         function = driver.function(module, step.entry)
         if step.shared_bytes:
             driver.allow_shared(function, step.shared_bytes)
-        maps = {one.name: driver.encode(one, at[one.of]) for one in made.tensor_maps}
+        maps = {one.name: driver.encode(one, at[one.of]) for one in call_plan.tensor_maps}
         words = [
             np.array([at.get(v, 0)], np.uint64) if isinstance(v, str) else np.array([v], np.dtype(code))
             for v, code in zip(step.values, step.codes, strict=True)
@@ -140,28 +140,28 @@ def launches(library: StoredLibrary, point: dict[str, float], pointers: list[int
             maps[str(value)].address if code == MAP else word.ctypes.data
             for word, value, code in zip(words, step.values, step.codes, strict=True)
         ]
-        kept.append(maps)
+        keep_alive.append(maps)
         arguments = (ctypes.c_void_p * len(words))(*places)
         configuration = LaunchConfig(
             (ctypes.c_uint * 3)(*step.grid), (ctypes.c_uint * 3)(*step.block), step.shared_bytes
         )
-        kept += (words, arguments, configuration)
+        keep_alive += (words, arguments, configuration)
         start = ctypes.addressof(arguments)
-        found.append((
+        launch_arguments.append((
             (function, *step.grid, *step.block, step.shared_bytes, None, start, None),
             (ctypes.addressof(configuration), function, start, None),
         ))  # fmt: skip
-    return found, kept
+    return launch_arguments, keep_alive
 
 
 def raw_rows(
     library: StoredLibrary, point: dict[str, float], pointers: list[int], wait: Callable[[], object]
 ) -> list[Row]:
     """Time the driver's two functions from Python, called through ctypes with arguments made beforehand."""
-    found, _kept = launches(library, point, pointers)
+    launch_arguments, _kept = launches(library, point, pointers)
     api = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
     api.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-    wide, narrow = [one for one, _ in found], [one for _, one in found]
+    wide, narrow = [one for one, _ in launch_arguments], [one for _, one in launch_arguments]
     driver: CudaDriver = cuda_driver()
     return [
         ("cuLaunchKernel, ctypes", timed(lambda: [api(*one) for one in wide], wait)),
@@ -264,16 +264,16 @@ def main() -> None:
     parser.add_argument("--size", nargs=3, type=int, default=[64, 64, 64])
     parser.add_argument("--maps", action="store_true")
     parser.add_argument("--without-gpu", action="store_true")
-    given = parser.parse_args()
-    size = (given.size[0], given.size[1], given.size[2])
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        if given.without_gpu and STUBBED not in os.environ:
+    options = parser.parse_args()
+    size = (options.size[0], options.size[1], options.size[2])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if options.without_gpu and STUBBED not in os.environ:
             with_stub(folder)
-        if given.library is None:
-            library = one_kernel("nt" if given.maps else given.layout, "sm_90", maps=given.maps)
+        if options.library is None:
+            library = one_kernel("nt" if options.maps else options.layout, "sm_90", maps=options.maps)
         else:
-            library = next(one for one in stored(given.library) if one.library.layout == given.layout)
+            library = next(one for one in stored(options.library) if one.library.layout == options.layout)
         where = "a driver that does nothing" if STUBBED in os.environ else "NVIDIA's driver"
         print(f"{library.library.name}, {library.library.layout}, {' x '.join(map(str, size))}, {where}; µs a call")
         print(f"{'':34}{'median':>9}{'p20':>9}{'p80':>9}{'n':>6}")

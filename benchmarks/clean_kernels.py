@@ -1,4 +1,4 @@
-"""How many kernels without a fault the emulator flags: shipped experiments, and kernels that use CUDA's libraries.
+"""Count false positives of the emulator on clean kernels: shipped experiments, and kernels using CUDA's libraries.
 
 Run ``python benchmarks/clean_kernels.py``. It executes some variants of every experiment (``--each``) at the size that
 the experiment has for the CPU, and the kernels of `clean/library_kernels.cu`, which use CUB, cooperative groups and
@@ -47,14 +47,14 @@ def of_libraries() -> Iterator[Outcome]:
             yield kernel.name, done.findings, ""
 
 
-def of_experiment(file: Path, each: int) -> Iterator[Outcome]:
+def of_experiment(file: Path, limit: int) -> Iterator[Outcome]:
     """Execute up to `each` variants of an experiment, spread over its variants."""
     try:
         planned = planned_variants(load(file))
     except LabError as error:
         yield file.stem, (), str(error).splitlines()[0]
         return
-    for number in sorted({round(i * (len(planned) - 1) / max(1, each - 1)) for i in range(each)}):
+    for number in sorted({round(i * (len(planned) - 1) / max(1, limit - 1)) for i in range(limit)}):
         one = planned[number]
         name = f"{file.stem} {one.label}".strip()
         try:

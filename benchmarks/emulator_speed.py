@@ -152,15 +152,15 @@ def speeds(module: Module, case: Case, repeat: int) -> str:
 
 def making(module: Module, entry: str) -> tuple[float, float]:
     """Return the processor time, in seconds, to make a kernel's machine code, and to load it from a cache."""
-    found = []
+    durations = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
             forget()
             began = time.process_time()
             watched = Watched(shared=4, global_=4, copies=False, extents={})
             KernelMaker(Program(module, entry), {}, count=True, watched=watched, folder=Path(folder)).make()
-            found.append(time.process_time() - began)
-    return found[0], found[1]
+            durations.append(time.process_time() - began)
+    return durations[0], durations[1]
 
 
 def compare(programs: int) -> None:
@@ -169,10 +169,10 @@ def compare(programs: int) -> None:
     ways: tuple[Engine, Engine] = ("interpreted", "compiled")
     for seed in range(programs):
         kernel = random_ptx.random_kernel(seed)
-        (slow, wanted), (fast, found) = (random_ptx.run(kernel, seed, engine, check=True) for engine in ways)
+        (slow, wanted), (fast, fast_output) = (random_ptx.run(kernel, seed, engine, check=True) for engine in ways)
         suspicious += fast.not_compiled == SUSPICIOUS
         other += fast.engine != "compiled" and fast.not_compiled != SUSPICIOUS
-        if np.array_equal(wanted, found) and (slow.lines, slow.findings) == (fast.lines, fast.findings):
+        if np.array_equal(wanted, fast_output) and (slow.lines, slow.findings) == (fast.lines, fast.findings):
             agree += fast.engine == "compiled"
         else:
             print(f"random program {seed}: the engines differ")
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="executions of each setting; the fastest counts")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--programs", type=int, default=0, help="random programs on which both engines are compared")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     text = compiling.compile_text(CUDA)
     modules = {"sgemm": read_ptx(compiling.ptx("gemm_128"))}
     print(
@@ -197,11 +197,11 @@ def main() -> None:
         f"{'+ checks':>9} {'two cores':>9} {'make s':>9} {'load s':>9}"
     )
     for case in cases():
-        if asked.only not in case.name:
+        if options.only not in case.name:
             continue
-        print(speeds(modules.get(case.entry) or read_ptx(text), case, asked.repeat), flush=True)
-    if asked.programs:
-        compare(asked.programs)
+        print(speeds(modules.get(case.entry) or read_ptx(text), case, options.repeat), flush=True)
+    if options.programs:
+        compare(options.programs)
 
 
 if __name__ == "__main__":

@@ -76,32 +76,32 @@ def experiment_of(run: RunRecord, folder: Path | None = None) -> Experiment:
 
 
 def again(
-    experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord], jobs: int, *, counts: bool = False
+    experiment: Experiment, run: RunRecord, input_records: Iterable[VariantRecord], jobs: int, *, counts: bool = False
 ) -> Iterator[Again]:
     """Make the predictions of records again, in their order.
 
     Args:
         experiment: Theirs.
         run: Its GPU is the one that is predicted for.
-        found: Records that have a build.
+        input_records: Records that have a build.
         jobs: Worker processes.
         counts: Replace what was counted on the CPU, too.
 
     Raises:
         MissingToolError: a compiler that built some of them is not here.
     """
-    wanted = list(found)
-    planned = [_planned(experiment, record) for record in wanted]
+    recorded = list(input_records)
+    planned = [_planned(experiment, record) for record in recorded]
     with ProcessPoolExecutor(jobs) as pool:
         tasks = [build_task(one) for one in planned]
         outcomes = chain.from_iterable(
             pool.map(build, (tasks[i : i + _TOGETHER] for i in range(0, len(tasks), _TOGETHER)))
         )
-        asked = [_asked(experiment, run, *one, counts=counts) for one in zip(planned, wanted, outcomes, strict=True)]
+        asked = [_asked(experiment, run, *one, counts=counts) for one in zip(planned, recorded, outcomes, strict=True)]
         # variants with the same code at the same emulated size share an execution, as in a sweep
         keyed = {task.key: task for task in asked if task.key}
         executed = dict(zip(keyed, pool.map(_execute, map(_sent, keyed.values())), strict=True))
-    for record, task in zip(wanted, asked, strict=True):
+    for record, task in zip(recorded, asked, strict=True):
         fresh, same = task.inspected, task.same_code
         if task.key:
             fresh = records.judged(fresh, *executed[task.key], task.model)
@@ -154,7 +154,7 @@ _Sent = tuple[EmulationTask, str, EstimateTask | None]
 
 
 def _sent(asked: _Asked) -> _Sent:
-    """What a worker needs of a variant; its plan, from a template's scope, does not leave this process."""
+    """Return the fields of a variant a worker needs; its plan stays in this process."""
     assert asked.task is not None  # noqa: S101 - those with a key have one
     assert isinstance(asked.outcome, Built)  # noqa: S101
     return asked.task, asked.outcome.build.ptx, asked.model
@@ -171,8 +171,8 @@ def _planned(experiment: Experiment, record: VariantRecord) -> Planned:
     tool = _toolchain(*((record.build.toolchain, record.build.version) if record.build else ("auto", "")))
     # a parameter that the template got since the run has its default
     parameters = kernel.template.completed(record.parameters)
-    (made,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
-    return replace(made, variant=record.variant)
+    (variant,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
+    return replace(variant, variant=record.variant)
 
 
 @cache
@@ -209,11 +209,13 @@ def run_again(
     if target.exists():
         raise SystemExit(f"{target} is there already")
     kept = published.read_records(source)
-    run, found = kept.run, kept.records
+    run, records = kept.run, kept.records
     experiment = experiment_of(run, experiments)
-    built = [record for record in found if record.build is not None]
-    made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores(), counts=counts)}
-    lost = sum(not one.same_code for one in made.values())
+    built = [record for record in records if record.build is not None]
+    predictions = {
+        one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores(), counts=counts)
+    }
+    lost = sum(not one.same_code for one in predictions.values())
     by = ", ".join(filter(None, [f"lab {VERSION}", environment.commit()]))
     what = "Ceilings, estimates and counts of the CPU" if counts else "Ceilings and estimates"
     notes = [f"{what} were made again by {by}, after the run; what was measured is the run's own."]
@@ -222,11 +224,13 @@ def run_again(
     run = replace(run, notes=(*run.notes, *notes))
     with Store(target, create=True) as store:
         store.write_run(run)
-        for position, record in enumerate(found):
-            one = made.get(record.variant)
-            store.write(one.record if one else record, position)
-            if one:
-                store.write_files(record.variant, provenance.files_of(one.planned, one.outcome, one.record))
+        for position, record in enumerate(records):
+            prediction = predictions.get(record.variant)
+            store.write(prediction.record if prediction else record, position)
+            if prediction:
+                store.write_files(
+                    record.variant, provenance.files_of(prediction.planned, prediction.outcome, prediction.record)
+                )
         render(store)
     return run
 

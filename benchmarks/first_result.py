@@ -55,7 +55,7 @@ def run(command: list[str], environment: dict[str, str]) -> dict[str, float]:
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT, start_new_session=True
     )
     os.close(theirs)
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     text = b""
     while time.perf_counter() - begun < LIMIT_S:
         ready, _, _ = select.select([ours], [], [], 1.0)
@@ -66,15 +66,15 @@ def run(command: list[str], environment: dict[str, str]) -> dict[str, float]:
         text += part
         now = time.perf_counter() - begun
         for name, words in WORDS.items():
-            if name not in found and re.search(words, text):
-                found[name] = now
+            if name not in seconds and re.search(words, text):
+                seconds[name] = now
     else:
         process.kill()
     code = process.wait()
     os.close(ours)
     if code:
         raise RuntimeError(f"{' '.join(command)} ended with {code}:\n{text.decode(errors='replace')[-2000:]}")
-    return found | {"end": time.perf_counter() - begun}
+    return seconds | {"end": time.perf_counter() - begun}
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--experiment", default="experiments/gemm_unroll.yaml")
     parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("options", nargs="*", help="options of lab run")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
@@ -93,8 +93,8 @@ def main() -> None:
             "LINES": "40",
             "LAB_CACHE_DIR": f"{folder}/cache",
         }
-        command = [sys.executable, "-m", "lab", "run", asked.experiment, *asked.options, "--no-resume"]
-        runs = [run([*command, "--output", f"{folder}/{number}"], environment) for number in range(asked.runs + 1)]
+        command = [sys.executable, "-m", "lab", "run", options.experiment, *options.options, "--no-resume"]
+        runs = [run([*command, "--output", f"{folder}/{number}"], environment) for number in range(options.runs + 1)]
     cold, warm = runs[0], runs[1:]
     names = [name for name in (*WORDS, "end") if any(name in one for one in runs)]
     medians = {
@@ -104,8 +104,10 @@ def main() -> None:
     for name in names:
         cells = (one.get(name) for one in (cold, medians))
         print(f"{name:10}" + "".join(f"{'' if value is None else f'{value:.2f}':>10}" for value in cells))
-    if asked.json:
-        asked.json.write_text(json.dumps({"cold": cold, "warm": warm, "medians": medians}, indent=1), encoding="utf-8")
+    if options.json:
+        options.json.write_text(
+            json.dumps({"cold": cold, "warm": warm, "medians": medians}, indent=1), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

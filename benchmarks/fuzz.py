@@ -181,33 +181,35 @@ GROWN: dict[str, tuple[Reader, Callable[[random.Random], str]]] = {
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
     """The input with a few changes: bytes, numbers, lines, hostile words, a cut."""
-    made = bytearray(content)
+    changed = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
-        at, kind = rng.randrange(len(made) + 1), rng.randrange(7)
-        if kind == 0 and made:
-            made[at % len(made)] = rng.randrange(256)
+        at, kind = rng.randrange(len(changed) + 1), rng.randrange(7)
+        if kind == 0 and changed:
+            changed[at % len(changed)] = rng.randrange(256)
         elif kind == 1:
-            made[at:at] = rng.choice(HOSTILE).encode()
+            changed[at:at] = rng.choice(HOSTILE).encode()
         elif kind == 2:  # noqa: PLR2004 - kinds are numbered as they stand here
-            del made[at : at + rng.choice((1, 3, 20, 200))]
+            del changed[at : at + rng.choice((1, 3, 20, 200))]
         elif kind == 3:  # noqa: PLR2004
-            source = rng.randrange(len(made) + 1)
-            made[at:at] = made[source : source + rng.choice((5, 40, 400))]
+            source = rng.randrange(len(changed) + 1)
+            changed[at:at] = changed[source : source + rng.choice((5, 40, 400))]
         elif kind == 4:  # noqa: PLR2004
-            made[at:at] = rng.choice((b"\n", b" ", b"{", b"}", b"[", b"]", b'"', b"'", b":", b",", b"#", b"%", b"-"))
+            changed[at:at] = rng.choice((b"\n", b" ", b"{", b"}", b"[", b"]", b'"', b"'", b":", b",", b"#", b"%", b"-"))
         elif kind == 5:  # noqa: PLR2004
-            digits = [place for place, byte in enumerate(made) if 48 <= byte <= 57]  # noqa: PLR2004 - 0 to 9
+            digits = [place for place, byte in enumerate(changed) if 48 <= byte <= 57]  # noqa: PLR2004 - 0 to 9
             if digits:
-                made[(place := rng.choice(digits)) : place + 1] = rng.choice((b"0", b"-1", b"99999999999", b"1.5", b""))
+                changed[(place := rng.choice(digits)) : place + 1] = rng.choice(
+                    (b"0", b"-1", b"99999999999", b"1.5", b"")
+                )
         else:
-            del made[at if rng.random() < 0.1 else len(made) :]  # noqa: PLR2004 - one in ten of these is a cut
-    return bytes(made)
+            del changed[at if rng.random() < 0.1 else len(changed) :]  # noqa: PLR2004 - one in ten of these is a cut
+    return bytes(changed)
 
 
 def inputs(number: int, seed: int, only: Sequence[str] = ()) -> Iterator[tuple[int, str, Reader, bytes]]:
     """The inputs in turn: number, name, reader, content."""
-    known = corpora()
-    names = only or [*known, *GROWN]
+    readers = corpora()
+    names = only or [*readers, *GROWN]
     for index in range(number):
         rng = random.Random(f"{seed} {index}")  # noqa: S311 - no secret
         name = names[index % len(names)]
@@ -215,7 +217,7 @@ def inputs(number: int, seed: int, only: Sequence[str] = ()) -> Iterator[tuple[i
             grown, grow = GROWN[name]
             yield index, name, grown, grow(rng).encode()
         else:
-            reader, corpus = known[name]
+            reader, corpus = readers[name]
             yield index, name, reader, mutated(rng.choice(corpus), rng)
 
 
@@ -286,8 +288,8 @@ def fuzz(number: int, seed: int, only: Sequence[str] = (), seconds: int = LIMIT_
                         (folder / path).unlink()
         finally:
             os.chdir(before)
-            for one, handler in zip(signals, previous, strict=True):
-                signal.signal(one, handler)
+            for signal_number, handler in zip(signals, previous, strict=True):
+                signal.signal(signal_number, handler)
     return counts, wrong
 
 

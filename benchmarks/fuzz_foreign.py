@@ -135,22 +135,22 @@ def _template(name: str) -> Path:
 
 
 def _damaged_bytes(content: bytes, rng: random.Random) -> bytes:
-    made = bytearray(content)
+    damaged = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 8, 64))):
-        at = rng.randrange(len(made) + 1)
+        at = rng.randrange(len(damaged) + 1)
         match rng.randrange(5):
-            case 0 if made:
-                made[at % len(made)] = rng.randrange(256)
+            case 0 if damaged:
+                damaged[at % len(damaged)] = rng.randrange(256)
             case 1:
-                made[at : at + 4] = rng.choice((bytes(4), b"\xff" * 4, b"\x7f\xff\xff\xff", rng.randbytes(4)))
+                damaged[at : at + 4] = rng.choice((bytes(4), b"\xff" * 4, b"\x7f\xff\xff\xff", rng.randbytes(4)))
             case 2:
-                del made[at : at + rng.choice((1, 16, 512, 4096))]
+                del damaged[at : at + rng.choice((1, 16, 512, 4096))]
             case 3:
-                source = rng.randrange(len(made) + 1)
-                made[at:at] = made[source : source + rng.choice((1, 16, 512, 4096))]
+                source = rng.randrange(len(damaged) + 1)
+                damaged[at:at] = damaged[source : source + rng.choice((1, 16, 512, 4096))]
             case _:
-                made[at:at] = rng.randbytes(rng.choice((1, 8, 512)))
-    return bytes(made)
+                damaged[at:at] = rng.randbytes(rng.choice((1, 8, 512)))
+    return bytes(damaged)
 
 
 def _damaged_values(value: Any, rng: random.Random) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -171,18 +171,18 @@ def _replaced(value: Any, rng: random.Random, other: Any) -> Any:  # noqa: ANN40
         if isinstance(value, int | float) and not isinstance(value, bool) and rng.random() < 0.5:  # noqa: PLR2004
             return rng.choice((-value, value * 10**6, value + 1, value * 0, float(value) / 3, str(value)))
         return rng.choice((*VALUES, other))
-    made: Any = dict(value) if isinstance(value, dict) else list(value)
-    key = rng.choice(list(made)) if isinstance(made, dict) else rng.randrange(len(made))
+    damaged: Any = dict(value) if isinstance(value, dict) else list(value)
+    key = rng.choice(list(damaged)) if isinstance(damaged, dict) else rng.randrange(len(damaged))
     kind = rng.randrange(10)
     if kind == 0:
-        del made[key]
-    elif kind == 1 and isinstance(made, list):
-        made.extend([made[key]] * rng.choice((1, 3, 1000)))
+        del damaged[key]
+    elif kind == 1 and isinstance(damaged, list):
+        damaged.extend([damaged[key]] * rng.choice((1, 3, 1000)))
     elif kind == 1:
-        made[str(rng.choice(VALUES))] = made[key]
+        damaged[str(rng.choice(VALUES))] = damaged[key]
     else:
-        made[key] = _replaced(made[key], rng, other)
-    return made
+        damaged[key] = _replaced(damaged[key], rng, other)
+    return damaged
 
 
 def _damaged_text(text: str, rng: random.Random) -> str:
@@ -244,8 +244,8 @@ def _put(place: Path, rng: random.Random, outside: Path) -> None:
             case 1:
                 place.mkdir()
             case 2:
-                with socket.socket(socket.AF_UNIX) as made:
-                    made.bind(os.path.relpath(place))
+                with socket.socket(socket.AF_UNIX) as unix_socket:
+                    unix_socket.bind(os.path.relpath(place))
             case 3:
                 with place.open("wb") as file:
                     file.truncate(rng.choice((0, 1, 1 << 20, 1 << 40)))
@@ -280,19 +280,19 @@ def _damaged_archive(content: bytes, rng: random.Random) -> bytes:
     """Change members of an archive: kinds, sizes, names and contents, or the bytes of it all."""
     if rng.random() < 0.3:  # noqa: PLR2004
         return _damaged_bytes(content, rng)
-    made = io.BytesIO()
+    archive = io.BytesIO()
     form: Any = rng.choice((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
     with tarfile.open(fileobj=io.BytesIO(content)) as old:
         entries = [(member, stream.read() if (stream := old.extractfile(member)) else b"") for member in old]
     chosen = rng.randrange(len(entries))
     for place, (member, data) in enumerate(entries):
-        body, said = data, len(data)
+        body, stated_size = data, len(data)
         if place == chosen:
             match rng.randrange(6):
                 case 0:
                     member.type = rng.choice(KINDS)
                 case 1:
-                    said = rng.choice((0, 1, 2**31, 2**33 - 1, 10**10, said + 1, max(0, said - 1)))
+                    stated_size = rng.choice((0, 1, 2**31, 2**33 - 1, 10**10, stated_size + 1, max(0, stated_size - 1)))
                 case 2:
                     member.name = rng.choice(("../x", "/etc/passwd", "", ".", "a" * 300, "ü" * 99, "a/../../b"))
                 case 3:
@@ -300,14 +300,14 @@ def _damaged_archive(content: bytes, rng: random.Random) -> bytes:
                 case 4:
                     is_json = member.name.endswith(".json")
                     body = _damaged_text(data.decode(), rng).encode() if is_json else _damaged_bytes(data, rng)
-                    said = len(body)
+                    stated_size = len(body)
                 case _:
                     continue
-        member.size = said
+        member.size = stated_size
         with suppress(ValueError, UnicodeError):
-            made.write(member.tobuf(form, "utf-8", "replace"))
-            made.write(body.ljust(-(-len(body) // 512) * 512, b"\0"))
-    return made.getvalue() + bytes(1024)
+            archive.write(member.tobuf(form, "utf-8", "replace"))
+            archive.write(body.ljust(-(-len(body) // 512) * 512, b"\0"))
+    return archive.getvalue() + bytes(1024)
 
 
 # ---- readers

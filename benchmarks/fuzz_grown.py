@@ -145,10 +145,10 @@ def read_options(content: bytes, folder: Path) -> object:
     """Check options; of those that pass, none gives a compiler a file name, but as a macro, which is a text."""
     del folder
     given = content.decode().split("\n")
-    found = [accepted(given, compiler) for compiler in COMPILERS]
-    for option in {option for one in found for option in one}:
+    accepted_options = [accepted(given, compiler) for compiler in COMPILERS]
+    for option in {option for one in accepted_options for option in one}:
         if not option.startswith(("-D", "-U", "--define-macro=", "--undefine-macro=")) and any(
             file in option for file in FILES
         ):
             raise AssertionError(f"a compiler gets {option!r}")
-    return found
+    return accepted_options

@@ -24,23 +24,23 @@ class Watch:
         self.reading, self.inside, self.heard = False, "", list[str]()
         sys.addaudithook(self._hear)
 
-    def _hear(self, event: str, given: tuple[Any, ...]) -> None:
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.reading:
             return
         if event == "open":
-            path, mode, flags = given
+            path, mode, flags = arguments
             if isinstance(path, int) or self._is_inside(path):
                 return  # a descriptor, whose opening was heard
             writes = any(letter in (mode or "") for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             if writes and not str(path).endswith("fuzz.cu.j2") and path != os.devnull:
                 self.heard.append(f"opened {str(path)!r} for writing")
         elif event == "subprocess.Popen":
-            if not self._is_ours([str(word) for word in given[1]]):
-                self.heard.append(f"started {given[1]!r}")
-        elif event in self.CHANGES and all(self._is_inside(path) for path in given if isinstance(path, str)):
+            if not self._is_ours([str(word) for word in arguments[1]]):
+                self.heard.append(f"started {arguments[1]!r}")
+        elif event in self.CHANGES and all(self._is_inside(path) for path in arguments if isinstance(path, str)):
             return
-        elif event in {*self.CHANGES, *self.STARTS, *self.REACHES} and "/pymp-" not in repr(given):
-            self.heard.append(f"{event}{given!r}"[:200])
+        elif event in {*self.CHANGES, *self.STARTS, *self.REACHES} and "/pymp-" not in repr(arguments):
+            self.heard.append(f"{event}{arguments!r}"[:200])
 
     def _is_inside(self, path: object) -> bool:
         """Return whether a file is in the folder that is read; a name alone is relative to a handle of its folder."""

@@ -1,4 +1,4 @@
-"""What halving saves and loses against brute force: step 7 replayed on a table in which nothing was left out.
+"""Savings and losses of halving against brute force: step 7 replayed on a complete table.
 
     python benchmarks/halving_loss.py RUN [--coarse 2 3 4] [--nearest 4] [--keep 0.1 0.2 0.3] [--drop 0.15]
 
@@ -31,24 +31,26 @@ def tables(folder: Path) -> Iterator[tuple[str, Sizes, Table]]:
     with TuningStore(folder) as store:
         facts, kernels, times = store.facts(), store.kernels(), store.times(TimingStage.FINAL)
     for label, final in facts.final.items():
-        known = {
+        timed_kernels = {
             one.name: {size: timed.samples for size, timed in times.get(one.id, {}).items() if timed.samples}
             for one in kernels
             if one.type == label
         }
-        yield f"{label}, {facts.kind}", *complete(final, known)
+        yield f"{label}, {facts.kind}", *complete(final, timed_kernels)
 
 
-def complete(final: FinalSizes, known: Table) -> tuple[Sizes, Table]:
+def complete(final: FinalSizes, timed_kernels: Table) -> tuple[Sizes, Table]:
     """Return the sizes at which most kernels have a time, and the kernels that have one at all of them."""
     every = dict.fromkeys((*final.ranges, *final.exact))
-    counts = {size: sum(size in own for own in known.values()) for size in every}
+    counts = {size: sum(size in own for own in timed_kernels.values()) for size in every}
     most = max(counts.values(), default=0)
     if most == 0:
         return Sizes(), {}
     kept = {size for size, count in counts.items() if count == most}
     table: dict[str, dict[Size, Samples]] = {
-        name: {size: own[size] for size in every if size in kept} for name, own in known.items() if kept <= own.keys()
+        name: {size: own[size] for size in every if size in kept}
+        for name, own in timed_kernels.items()
+        if kept <= own.keys()
     }
     ranges, exact = (tuple(size for size in sizes if size in kept) for sizes in (final.ranges, final.exact))
     return Sizes(ranges, exact), table
@@ -78,16 +80,18 @@ def main() -> None:
     parser.add_argument("--nearest", type=int, nargs="+", default=[4])
     parser.add_argument("--keep", type=float, nargs="+", default=[0.1, 0.2, 0.3])
     parser.add_argument("--drop", type=float, nargs="+", default=[0.15])
-    given = parser.parse_args()
+    options = parser.parse_args()
     rules = [
         HalvingModel.model_validate({"coarse": coarse, "nearest": nearest, "keep": keep, "drop": drop})
-        for coarse, nearest, keep, drop in itertools.product(given.coarse, given.nearest, given.keep, given.drop)
+        for coarse, nearest, keep, drop in itertools.product(
+            options.coarse, options.nearest, options.keep, options.drop
+        )
     ]
     with tempfile.TemporaryDirectory() as temporary:
-        run = given.run
+        run = options.run
         if published.is_published(run):
             run = Path(temporary) / "run"
-            published.restore(given.run, run)
+            published.restore(options.run, run)
         for label, sizes, table in tables(run):
             if len(sizes.all) > 1:
                 show(label, sizes, table, rules)

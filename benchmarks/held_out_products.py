@@ -77,7 +77,7 @@ class Timed:
 
     @property
     def held_out(self) -> bool:
-        """Whether no constant was chosen with it in view: the kernel decides, at all sizes."""
+        """Return whether the kernel is held out from fitting constants, at all sizes."""
         return hashlib.sha256(f"{self.template}{self.parameters}".encode()).digest()[0] % 2 == 0
 
 
@@ -88,7 +88,7 @@ def times_of(page: Path) -> list[Timed]:
         for one in json.loads(lzma.decompress((page / "tuning.json.xz").read_bytes()))["kernels"]
     }
     with lzma.open(page / published.TIMES, "rt", encoding="utf-8") as file:
-        found = {}
+        timed_points = {}
         for row in csv.DictReader(file):
             kernel, samples = kernels.get((row["type"], row["kernel"])), _samples(row)
             if kernel is None or not samples or row["kind"] != "measured" or row["failure"]:
@@ -96,11 +96,11 @@ def times_of(page: Path) -> list[Timed]:
             size = (int(row["m"]), int(row["n"]), int(row["k"]))
             parameters = json.dumps(kernel["parameters"], sort_keys=True)
             problem = json.dumps({"layout": row["type"][-2:], "dtype": "bfloat16"})
-            found[kernel["id"], size] = Timed(
+            timed_points[kernel["id"], size] = Timed(
                 page.name, kernel["template"], parameters, problem, size, sorted(samples)[len(samples) // 2],
                 row["cache"],
             )  # fmt: skip
-    return list(found.values())
+    return list(timed_points.values())
 
 
 def times_of_page(page: Path) -> list[Timed]:
@@ -134,19 +134,19 @@ def drawn(times: Iterable[Timed], sizes: int, seed: int) -> list[Timed]:
         seed: Of the generator.
     """
     groups: dict[tuple[Any, ...], list[Timed]] = defaultdict(list)
-    for one in times:
-        groups[one.page, one.problem, *one.size].append(one)
-    rng, found = random.Random(seed), []  # noqa: S311 - a draw, no secret
+    for timed in times:
+        groups[timed.page, timed.problem, *timed.size].append(timed)
+    rng, selected = random.Random(seed), []  # noqa: S311 - a draw, no secret
     many = sorted(key for key, own in groups.items() if len(own) >= _EACH and len({one.template for one in own}) > 1)
     for key in rng.sample(many, min(sizes, len(many))):
         by_template: dict[str, list[Timed]] = defaultdict(list)
-        for one in sorted(groups[key], key=lambda one: one.template + one.parameters):
-            by_template[one.template].append(one)
+        for timed in sorted(groups[key], key=lambda one: one.template + one.parameters):
+            by_template[timed.template].append(timed)
         for own in by_template.values():
             rng.shuffle(own)
         turns = [own[turn] for turn in range(_EACH) for _, own in sorted(by_template.items()) if turn < len(own)]
-        found += turns[:_EACH]
-    return found
+        selected += turns[:_EACH]
+    return selected
 
 
 def counted(points: Sequence[Timed], depth: int = _SIZE) -> list[tuple[Timed, VariantRecord]]:
@@ -165,8 +165,8 @@ def counted(points: Sequence[Timed], depth: int = _SIZE) -> list[tuple[Timed, Va
     (kernel_case,) = experiment.kernels
     parameters = kernel_case.template.completed(json.loads(first.parameters))
     context = FlowContext(experiment, run.gpu, emulate=True)
-    made, executions = [], {}
-    for one, problem in zip(points, experiment.problems, strict=True):
+    counted_points, executions = [], {}
+    for timed, problem in zip(points, experiment.problems, strict=True):
         (planned,) = plan(experiment, [Point(kernel_case, parameters, problem, "")], [toolchain("nvrtc")], ["sm_90a"])
         (outcome,) = build([build_task(planned)])
         if isinstance(outcome, BuildFailure):
@@ -176,14 +176,16 @@ def counted(points: Sequence[Timed], depth: int = _SIZE) -> list[tuple[Timed, Va
         key = f"{outcome.build.ptx}\n{task!r}"  # the sizes of a kernel share an execution, as in a sweep
         if key not in executions:
             executions[key] = execute(task, outcome.build.ptx, variant.model)
-        made.append((one, _measured(records.judged(variant.record, *executions[key], variant.model), one)))
-    return made
+        counted_points.append(
+            (timed, _measured(records.judged(variant.record, *executions[key], variant.model), timed))
+        )
+    return counted_points
 
 
-def _measured(record: VariantRecord, one: Timed) -> VariantRecord:
+def _measured(record: VariantRecord, timed: Timed) -> VariantRecord:
     card = CardState(None, None, None, None, ())
-    samples = Samples((one.ms,), batch=1)
-    return replace(record, measurement=Measurement(samples, None, None, one.cache, card, card))
+    samples = Samples((timed.ms,), batch=1)
+    return replace(record, measurement=Measurement(samples, None, None, timed.cache, card, card))
 
 
 def main() -> None:
@@ -193,34 +195,34 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="kernels that are not held out")
     parser.add_argument("--sizes", type=int, default=40, help="sizes that are drawn, five kernels each")
     parser.add_argument("--seed", type=int, default=20261125, help="of the draw")
-    given = parser.parse_args()
+    options = parser.parse_args()
     depth = _SIZE
-    if given.pages:
-        points, depth = [one for page in given.pages for one in times_of_page(page)], _SIZE // 2
+    if options.pages:
+        points, depth = [timed for page in options.pages for timed in times_of_page(page)], _SIZE // 2
     else:
-        times = [one for page in PAGES for one in times_of(page) if one.held_out != given.fit]
-        points = drawn(times, given.sizes, given.seed)
+        times = [timed for page in PAGES for timed in times_of(page) if timed.held_out != options.fit]
+        points = drawn(times, options.sizes, options.seed)
     kernels: dict[tuple[str, str, str], list[Timed]] = defaultdict(list)
-    for one in points:
-        kernels[one.template, one.parameters, one.problem].append(one)
+    for timed in points:
+        kernels[timed.template, timed.parameters, timed.problem].append(timed)
     with ProcessPoolExecutor(workers.cores()) as pool:
-        found = [pair for pairs in pool.map(partial(counted, depth=depth), kernels.values()) for pair in pairs]
+        counted_points = [pair for pairs in pool.map(partial(counted, depth=depth), kernels.values()) for pair in pairs]
     groups: dict[tuple[Any, ...], list[tuple[Timed, VariantRecord]]] = defaultdict(list)
-    for one, record in found:
-        groups[one.page, one.problem, *one.size].append(
-            (one, replace(record, variant=str(len(groups)) + record.variant))
+    for timed, record in counted_points:
+        groups[timed.page, timed.problem, *timed.size].append(
+            (timed, replace(record, variant=str(len(groups)) + record.variant))
         )
-    both, picks = [], []
+    all_results, picks = [], []
     for group in groups.values():
         estimates = scores_of_problem([record for _, record in group])
         own = [(1e3 * estimates[r.variant].seconds, one.ms, one) for one, r in group if r.variant in estimates]
-        both += own
+        all_results += own
         if len(own) > 1:
             picks.append(min(ms for _, ms, _ in own) / min(own, key=lambda pair: pair[0])[1])
-    _print("all", both)
+    _print("all", all_results)
     print(f"first picks reach {sum(picks) / len(picks):.1%} of the fastest in the mean over {len(picks)} sizes")
-    for template in sorted({one.template for *_, one in both}):
-        _print(template, [pair for pair in both if pair[2].template == template])
+    for template in sorted({one.template for *_, one in all_results}):
+        _print(template, [pair for pair in all_results if pair[2].template == template])
 
 
 def _print(name: str, pairs: Sequence[tuple[float, float, Timed]]) -> None:

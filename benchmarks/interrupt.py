@@ -117,13 +117,13 @@ def _read(screen: int, text: bytearray, process: subprocess.Popen[bytes] | None,
     """Collect what is printed until a time or the end of the process; without one, until the end of the output."""
     while (left := until - time.monotonic()) > 0 and (process is None or process.poll() is None):
         if select.select([screen], [], [], min(left, 0.01))[0]:
-            part = b""
+            chunk = b""
             with contextlib.suppress(OSError):  # nobody has the terminal open any more
-                part = os.read(screen, 1 << 16)
-            text += part
-            if not part and process is None:
+                chunk = os.read(screen, 1 << 16)
+            text += chunk
+            if not chunk and process is None:
                 return
-            if not part:
+            if not chunk:
                 time.sleep(0.01)
 
 
@@ -163,18 +163,18 @@ def main() -> int:
     parser.add_argument("--moments", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=1)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     good, longest = 0, 0.0
-    for number in range(asked.rounds * asked.moments):
-        place = (number % asked.moments + number // asked.moments / asked.rounds) / asked.moments
-        moment, ending = interrupt_lab(asked.seconds * place**2, terminal=bool(number % 2))
+    for number in range(options.rounds * options.moments):
+        place = (number % options.moments + number // options.moments / options.rounds) / options.moments
+        moment, ending = interrupt_lab(options.seconds * place**2, terminal=bool(number % 2))
         good, longest = good + (not ending.faults), max(longest, ending.waited_s)
         screen = "terminal" if number % 2 else "pipe"
         told = "; ".join(ending.faults) or "ok"
         print(f"{moment:6.3f} s, {screen:8}: ended after {ending.waited_s:5.2f} s: {told}", flush=True)
         if ending.faults:
             print(ending.text[-2000:])
-    total = asked.rounds * asked.moments
+    total = options.rounds * options.moments
     print(f"{good} of {total} ended with 130, one line and no traceback; the longest took {longest:.1f} s")
     return 0 if good == total else 1
 

@@ -1,4 +1,4 @@
-"""How fast listings are read and analysed: MB/s on one core, for about 1 MB of PTX and of SASS.
+"""Throughput of parsing and analysing listings: MB/s on one core, for about 1 MB of PTX and of SASS.
 
 The last line is a PTX file of 10 MB, read once in a process of its own: processor time and the most memory.
 

@@ -63,7 +63,7 @@ GONE_S = 30.0
 
 @dataclass
 class Tally:
-    """What happened.
+    """Counts of kills, finished chains and errors.
 
     Attributes:
         kills: How many hit a command and how many a worker.
@@ -130,14 +130,14 @@ def begin(command: str, file: Path, folder: Path, *, again: bool) -> Attempt:
 
 def session(leader: int) -> list[tuple[int, str]]:
     """Processes whose session a command leads, itself included, with their command lines."""
-    found = []
+    processes = []
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 fields = (place / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == leader and fields[0] != "Z":
-                    found.append((int(place.name), (place / "cmdline").read_text().replace("\0", " ").strip()))
-    return found
+                    processes.append((int(place.name), (place / "cmdline").read_text().replace("\0", " ").strip()))
+    return processes
 
 
 def kill_a_worker(attempt: Attempt, rng: random.Random) -> bool:
@@ -162,7 +162,7 @@ def wait_until(attempt: Attempt, moment: float) -> int | None:
 
 
 def left_behind(leader: int) -> list[str]:
-    """What is left of a command's processes when they have had time to end."""
+    """Return the processes a command left behind after a grace period, and kill them."""
     until = time.monotonic() + GONE_S
     while (rest := session(leader)) and time.monotonic() < until:
         time.sleep(0.1)
@@ -174,24 +174,24 @@ def left_behind(leader: int) -> list[str]:
 
 def content(folder: Path) -> dict[str, Any]:
     """Tables and files of a run directory without what may differ."""
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for database in folder.glob("*.sqlite"):
         with contextlib.closing(sqlite3.connect(database)) as opened:
             for (table,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
                 rows = opened.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - our own names
-                found[table] = sorted([[_lasting(value) for value in row] for row in rows], key=repr)
+                tables[table] = sorted([[_lasting(value) for value in row] for row in rows], key=repr)
     for file in sorted(folder.rglob("*")):
         name = str(file.relative_to(folder))
         if file.suffix == ".csv":
             with file.open(newline="") as lines:
-                found[name] = [_without(row) for row in csv.DictReader(lines)]
+                tables[name] = [_without(row) for row in csv.DictReader(lines)]
         elif file.name == "build.log":
-            found[name] = [line for line in file.read_text().splitlines() if "time = " not in line]
+            tables[name] = [line for line in file.read_text().splitlines() if "time = " not in line]
         elif file.is_file() and file.parent.parent.name == "variants":
-            found[name] = file.read_bytes() if file.suffix != ".json" else _lasting(file.read_text())
+            tables[name] = file.read_bytes() if file.suffix != ".json" else _lasting(file.read_text())
         elif file.is_file() and file.suffix in {".html", ".png"}:
-            found[name] = file.stat().st_size > 0
-    return found
+            tables[name] = file.stat().st_size > 0
+    return tables
 
 
 def _lasting(value: object) -> object:
@@ -207,9 +207,9 @@ def _without(value: object) -> object:
     return [_without(one) for one in value] if isinstance(value, list) else value
 
 
-def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
+def differences(expected: dict[str, Any], actual: dict[str, Any]) -> list[str]:
     """Tables and files that are not the same."""
-    return [name for name in sorted(expected.keys() | found.keys()) if expected.get(name) != found.get(name)]
+    return [name for name in sorted(expected.keys() | actual.keys()) if expected.get(name) != actual.get(name)]
 
 
 class Killer:
@@ -259,9 +259,9 @@ class Killer:
             self.tally.wrong.append(f"lab {command} never ended")
             return
         self.tally.finished[command] += 1
-        found = content(place / command)
-        for name in differences(expected, found):
-            first, second = str(expected.get(name)), str(found.get(name))
+        actual = content(place / command)
+        for name in differences(expected, actual):
+            first, second = str(expected.get(name)), str(actual.get(name))
             at = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), 0)
             shown = f"{first[max(0, at - 80) : at + 80]!r} became {second[max(0, at - 80) : at + 80]!r}"
             self.tally.wrong.append(f"lab {command}: {name} is not as undisturbed: {shown}")
@@ -300,13 +300,13 @@ def kill(number: int, seed: int, minutes: float = 600, *, chain: int = 6) -> Tal
     until = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="kill-") as name:
         killer = Killer(Path(name), random.Random(seed))  # noqa: S311 - no secret
-        turn = known = 0
+        turn = printed = 0
         while (done := sum(killer.tally.kills.values())) < number and time.monotonic() < until:
             killer.chain(list(COMMANDS)[turn % len(COMMANDS)], min(chain, number - done))
             turn += 1
             print(f"{sum(killer.tally.kills.values())} kills, {len(killer.tally.wrong)} wrong", flush=True)
-            print(*killer.tally.wrong[known:], sep="\n", flush=True)
-            known = len(killer.tally.wrong)
+            print(*killer.tally.wrong[printed:], sep="\n", flush=True)
+            printed = len(killer.tally.wrong)
     return killer.tally
 
 

@@ -71,16 +71,16 @@ class Hosts:
                 env=workers.environment() | {"LAB_CACHE_DIR": str(self._folder / "cache")},
             )
 
-    def kill(self, part: str) -> bool:
+    def kill(self, component: str) -> bool:
         """Kill a part; start again what does not start by itself."""
-        if part == "worker":
+        if component == "worker":
             nanny = self.running["worker"].pid
             below = [pid for pid in _children(nanny) if "spawn_main" in _line(pid)]
             for pid in below:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             return bool(below)
-        name = {"nanny": "worker"}.get(part, part)
+        name = {"nanny": "worker"}.get(component, component)
         self.running[name].kill()
         self.running[name].wait()
         self.running[name] = self._start(name)
@@ -175,13 +175,13 @@ class ClusterKiller:
         return kill.wait_until(attempt, began + 600)
 
     def _kill(self, attempt: kill.Attempt) -> None:
-        part = self._rng.choice(PARTS)
-        if part == "client":
+        component = self._rng.choice(PARTS)
+        if component == "client":
             os.kill(attempt.pid, signal.SIGKILL)
             os.waitpid(attempt.pid, 0)
-        elif not self.hosts.kill(part):  # it is starting
+        elif not self.hosts.kill(component):  # it is starting
             return
-        self.kills[part] += 1
+        self.kills[component] += 1
 
 
 def main() -> None:
@@ -190,17 +190,19 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of the moments and the parts")
     parser.add_argument("--minutes", type=float, default=600, help="begin no further chain after this time")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kill-cluster-") as name:
-        killer = ClusterKiller(Path(name), random.Random(asked.seed))  # noqa: S311 - no secret
-        known = 0
+        killer = ClusterKiller(Path(name), random.Random(options.seed))  # noqa: S311 - no secret
+        printed = 0
         try:
-            while (done := sum(killer.kills.values())) < asked.kills and time.monotonic() < began + 60 * asked.minutes:
-                killer.chain(min(4, asked.kills - done))
+            while (
+                done := sum(killer.kills.values())
+            ) < options.kills and time.monotonic() < began + 60 * options.minutes:
+                killer.chain(min(4, options.kills - done))
                 print(f"{sum(killer.kills.values())} kills, {len(killer.wrong)} wrong", flush=True)
-                print(*killer.wrong[known:], sep="\n", flush=True)
-                known = len(killer.wrong)
+                print(*killer.wrong[printed:], sep="\n", flush=True)
+                printed = len(killer.wrong)
             killer.wrong += [f"the {what} has an error of its own" for what in killer.hosts.tracebacks()]
         finally:
             killer.hosts.end()

@@ -1,4 +1,4 @@
-"""What ten thousand variants cost: listing them, resuming their run, its report, a table of it, a comparison.
+"""Cost of ten thousand variants: listing them, resuming their run, its report, a table and a comparison.
 
     python benchmarks/large_run.py RUN [--variants 10000]
 
@@ -51,20 +51,25 @@ def grow(source: Path, folder: Path, variants: int) -> int:
     """Write a run with this number of variants; return the mean size of a record in bytes."""
     rng = random.Random(0)  # noqa: S311 - no secret
     with Store(source) as store:
-        facts, known = store.run(), store.records()
-        texts = {one.variant: store.variant_folder(one.variant).path for one in known}
+        facts, stored_records = store.run(), store.records()
+        texts = {one.variant: store.variant_folder(one.variant).path for one in stored_records}
     card, total = CardState(1980, 2619, 600.0, 50), 0
     with Store(folder, create=True) as store:
         store.write_run(replace(facts, variants=variants, swept=(*facts.swept, "copy")))
         for place in range(variants):
-            one = known[place % len(known)]
+            record_source = stored_records[place % len(stored_records)]
             ms = 1 + rng.random()
             sides = [Samples(tuple(side * rng.gauss(1, 0.005) for _ in range(31))) for side in (ms, 0.9)]
             timed = Measurement(sides[0], sides[1], "cublas", "cold", card, card)
             name = f"{place:010x}"
-            record = replace(one, variant=name, parameters={**one.parameters, "copy": place % 7}, measurement=timed)
+            record = replace(
+                record_source,
+                variant=name,
+                parameters={**record_source.parameters, "copy": place % 7},
+                measurement=timed,
+            )
             store.write(record, place)
-            shutil.copytree(texts[one.variant], store.variant_folder(name).path, copy_function=os.link)
+            shutil.copytree(texts[record_source.variant], store.variant_folder(name).path, copy_function=os.link)
             total += len(record_to_text(record))
     return total // variants
 
@@ -121,21 +126,21 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="directory of a finished run")
     parser.add_argument("--variants", type=int, default=10000, help="number of variants")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.step:
+    options = parser.parse_args()
+    if options.step:
         began = time.perf_counter()
-        found = STEPS[given.step](given.run)
+        step_result = STEPS[options.step](options.run)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps([found, time.perf_counter() - began, time.process_time(), peak]))
+        print(json.dumps([step_result, time.perf_counter() - began, time.process_time(), peak]))
         return
-    with tempfile.TemporaryDirectory(dir=given.run.parent) as name:
+    with tempfile.TemporaryDirectory(dir=options.run.parent) as name:
         folder = Path(name)
-        print(f"{given.variants} records of {grow(given.run, folder, given.variants) / 1000:.1f} KB")
+        print(f"{options.variants} records of {grow(options.run, folder, options.variants) / 1000:.1f} KB")
         for step in STEPS:
             command = [sys.executable, __file__, str(folder), "--step", step]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found, wall, processor, peak = json.loads(done.stdout)
-            what = f"page {found / 1e6:.1f} MB" if step == "report" else f"{found} variants"
+            step_result, wall, processor, peak = json.loads(done.stdout)
+            what = f"page {step_result / 1e6:.1f} MB" if step == "report" else f"{step_result} variants"
             print(f"{step}: {wall:.1f} s, {processor:.1f} s of processor time with imports, {peak:.0f} MB; {what}")
 
 

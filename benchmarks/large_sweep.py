@@ -1,4 +1,4 @@
-"""What ten or a hundred thousand variants cost the process that runs a sweep: seconds by stage, and memory as it grows.
+"""Cost of 10,000 or 100,000 variants for the process that runs a sweep: seconds by stage, and memory growth.
 
     python benchmarks/large_sweep.py [--variants 10000] [--kernel gemm] [--folder FOLDER] [--report]
 
@@ -297,22 +297,22 @@ def main() -> None:
     parser.add_argument("--search", action="store_true", help="search instead of a sweep")
     parser.add_argument("--resume", action="store_true", help="go on with the run in FOLDER")
     parser.add_argument("--report", action="store_true", help="draw the report, too")
-    given = parser.parse_args()
+    settings = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = settings.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(first_points(given.variants))
-        clock, watch = watched(), Watch(given.variants)
+        stack.enter_context(first_points(settings.variants))
+        clock, watch = watched(), Watch(settings.variants)
         clock.watch(pipeline, "expand", "list the space")
         services = Services(
             find_cards=one_card,
             cards=lambda found: LocalCards(found, lambda _: cast("GpuSession", PlayedSession())),
-            executor=lambda jobs: cast("Executor", PlayedExecutor(given.workers or jobs, fail=given.fail)),
-            render=draw_report if given.report else no_report,
+            executor=lambda jobs: cast("Executor", PlayedExecutor(settings.workers or jobs, fail=settings.fail)),
+            render=draw_report if settings.report else no_report,
         )
-        options = pipeline.RunOptions(output=folder / "run", max_variants=10**9, resume=given.resume, held=False)
+        options = pipeline.RunOptions(output=folder / "run", max_variants=10**9, resume=settings.resume, held=False)
         began, before, computed = time.perf_counter(), resident_mb(), time.thread_time()
-        file = write_experiment(folder, given.kernel, given.variants, searching=given.search)
+        file = write_experiment(folder, settings.kernel, settings.variants, searching=settings.search)
         outcome = pipeline.run(file, options, watch, services)
         whole, computed = time.perf_counter() - began, time.thread_time() - computed
         gc.collect()
@@ -322,9 +322,9 @@ def main() -> None:
         print(f"{len(statuses)} variants ({failed} failed) in {whole:.1f} s; {before:.0f} MB before")
         print("MB at each tenth:", " ".join(f"{one:.0f}" for one in watch.memory), f"| at the end {at_end:.0f}")
         print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
-        print(f"{computed:.1f} s of computing in the main thread, {computed / given.variants * 1e3:.2f} ms each:")
+        print(f"{computed:.1f} s of computing in the main thread, {computed / settings.variants * 1e3:.2f} ms each:")
         for stage, seconds in sorted(clock.seconds.items(), key=lambda pair: -pair[1]):
-            print(f"  {stage:28} {seconds:8.2f} s {seconds / given.variants * 1e3:8.3f} ms each")
+            print(f"  {stage:28} {seconds:8.2f} s {seconds / settings.variants * 1e3:8.3f} ms each")
         print(f"  {'the rest':28} {computed - sum(clock.seconds.values()):8.2f} s")
         sys.stdout.flush()
 

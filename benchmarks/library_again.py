@@ -40,13 +40,13 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="run directory")
     parser.add_argument("tuning", type=Path, help="the file that was tuned")
     parser.add_argument("--compile", metavar="TOOLCHAIN", help="take machine code of the templates as they are")
-    given = parser.parse_args()
-    folder, tuning = given.run, load(given.tuning)
+    options = parser.parse_args()
+    folder, tuning = options.run, load(options.tuning)
     with TuningStore(folder, create=True) as store:
         facts = store.facts()
-        known = {(one.type, one.name): one for one in store.kernels()}
+        stored_kernels = {(one.type, one.name): one for one in store.kernels()}
         libraries = {
-            name: again(tuning, store, known, library, compiler=given.compile)
+            name: again(tuning, store, stored_kernels, library, compiler=options.compile)
             for name, library in facts.libraries.items()
         }
         note = f"The libraries' logic was grown again by lab {by_whom()}, from the times that the run measured."
@@ -58,23 +58,24 @@ def main() -> None:
 def again(
     tuning: Tuning,
     store: TuningStore,
-    known: Mapping[tuple[str, str], KernelFacts],
+    stored_kernels: Mapping[tuple[str, str], KernelFacts],
     library: LibraryFacts,
     *,
     compiler: str | None = None,
 ) -> LibraryFacts:
-    """What the run remembers of one library, by its new logic; its machine code is that of the run, or compiled now.
+    """Return the run's facts of one library with its new logic; cubins come from the run or are compiled now.
 
     Raises:
         SystemExit: its kernels are not those of the file, or nothing was measured.
     """
     kind = next(one for one in tuning.types if one.label == library.type)
-    candidates = [_candidate(tuning, known[kind.label, name]) for name in library.kernels]
-    arch = known[kind.label, library.kernels[0]].arch
+    candidates = [_candidate(tuning, stored_kernels[kind.label, name]) for name in library.kernels]
+    arch = stored_kernels[kind.label, library.kernels[0]].arch
     gpu = gpu_for(arch)
     built = _built(candidates, arch, gpu, compiler or "auto")
     kernels = [
-        replace(one, facts=replace(known[kind.label, name], cluster=one.facts.cluster)) for name, one in built.items()
+        replace(one, facts=replace(stored_kernels[kind.label, name], cluster=one.facts.cluster))
+        for name, one in built.items()
     ]
     ledger = Ledger(store)
     context = TuningContext(tuning, PredictedBench(ledger, gpu, lambda *_: None), ledger, gpu)

@@ -235,12 +235,12 @@ class Row:
 
 def main() -> None:
     """Compare and write the page."""
-    found = [(report, *of_records(report)) for report in REPORTS]
+    report_rows = [(report, *of_records(report)) for report in REPORTS]
     lines = [
         _TEXT,
-        *overview(found),
+        *overview(report_rows),
         "",
-        aim(found),
+        aim(report_rows),
         "",
         _EVERY.format(
             spaces=spaces(),
@@ -253,7 +253,7 @@ def main() -> None:
         ),
         _REMAINS,
     ]
-    lines += furthest(found)
+    lines += furthest(report_rows)
     PAGE.write_text("\n".join(lines))
     print(PAGE)
 
@@ -275,7 +275,7 @@ def _row(record: VariantRecord, rate: float | None, problem: str) -> Row | None:
     return Row(" ".join(filter(None, [record.kernel, record.label])), problem, rate, value, loss(record) or "")
 
 
-def overview(found: Sequence[tuple[Report, list[Row], str]]) -> list[str]:
+def overview(report_rows: Sequence[tuple[Report, list[Row], str]]) -> list[str]:
     """One line a report."""
     return [
         "| report | n | median error | Spearman | within a problem | used for |",
@@ -283,14 +283,14 @@ def overview(found: Sequence[tuple[Report, list[Row], str]]) -> list[str]:
         *(
             f"| {report.name} | {len(rows)} | {_error(rows):.1%} "
             f"| {_rank(rows):.2f} | {_within(rows)} | {report.used} |"
-            for report, rows, _ in found
+            for report, rows, _ in report_rows
         ),
     ]
 
 
-def aim(found: Sequence[tuple[Report, list[Row], str]]) -> str:
+def aim(report_rows: Sequence[tuple[Report, list[Row], str]]) -> str:
     """Which reports' estimates are as good as they should be, and which are not."""
-    good = {report.name: _error(rows) < _ERROR and _rank(rows) >= _RANK for report, rows, _ in found}
+    good = {report.name: _error(rows) < _ERROR and _rank(rows) >= _RANK for report, rows, _ in report_rows}
     met, missed = (
         ", ".join(name for name, is_good in good.items() if is_good is kind) or "none" for kind in (True, False)
     )

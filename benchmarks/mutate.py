@@ -183,7 +183,7 @@ def _is_no_code(parent: ast.AST, child: ast.AST) -> bool:
 
 
 def _mistakes(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:  # noqa: C901 - one case an operator
-    """What can be done wrong here: the kind, and the text in place of the node's."""
+    """Yield the possible mutations of a node: the kind, and the replacement text."""
     match node:
         case ast.Compare(left, [operator], [right]):
             yield "comparison", f"({_text(left)} {_symbol(_COMPARED[type(operator)]())} {_text(right)})"
@@ -271,7 +271,7 @@ def prepared() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """How a test run ended.
+    """The outcome of a test run.
 
     Attributes:
         code: Exit code of pytest; None where it took too long.
@@ -442,12 +442,12 @@ def again(bench: Bench, earlier: Sequence[Judged], *, near: bool) -> Iterator[Ju
         earlier: What was judged.
         near: Ask the module's own tests alone.
     """
-    for one in earlier:
-        mutant = None if one.killed else _found_again(bench.tree, one.mutant)
+    for judged in earlier:
+        mutant = None if judged.killed else _found_again(bench.tree, judged.mutant)
         if mutant is None:
-            yield one
+            yield judged
         else:
-            yield bench.judge(one.room, mutant, rounds_of(one.room, mutant.file)[: 1 if near else None])
+            yield bench.judge(judged.room, mutant, rounds_of(judged.room, mutant.file)[: 1 if near else None])
 
 
 def _found_again(tree: Path, mutant: Mutant) -> Mutant | None:
@@ -463,7 +463,7 @@ def _found_again(tree: Path, mutant: Mutant) -> Mutant | None:
 
 
 def read(path: Path) -> list[Judged]:
-    """What `--output` wrote."""
+    """Read the file that `--output` wrote."""
     return [Judged(**{**one, "mutant": Mutant(**one["mutant"])}) for one in json.loads(path.read_text())]
 
 
@@ -473,15 +473,19 @@ def by_hand(bench: Bench) -> Iterator[Judged]:
     Raises:
         ValueError: the place of one is not, or not only once, in its file.
     """
-    for one in HAND_MADE:
-        content = (bench.tree / one.file).read_bytes()
-        before = one.before.encode()
+    for hand_made in HAND_MADE:
+        content = (bench.tree / hand_made.file).read_bytes()
+        before = hand_made.before.encode()
         if content.count(before) != 1:
-            raise ValueError(f"{one.file} has {one.before!r} {content.count(before)} times; accepted is once")
+            raise ValueError(
+                f"{hand_made.file} has {hand_made.before!r} {content.count(before)} times; accepted is once"
+            )
         start = content.index(before)
         line = content[:start].count(b"\n") + 1
-        mutant = Mutant(one.file, line, one.what, one.before, one.after, start, start + len(before))
-        yield bench.judge("by hand", mutant, [(one.test,)])
+        mutant = Mutant(
+            hand_made.file, line, hand_made.what, hand_made.before, hand_made.after, start, start + len(before)
+        )
+        yield bench.judge("by hand", mutant, [(hand_made.test,)])
 
 
 def table(judged: Sequence[Judged]) -> list[str]:
@@ -514,35 +518,37 @@ def main() -> None:
     parser.add_argument("--near", action="store_true", help="ask the modules' own tests alone")
     parser.add_argument("--by-hand", action="store_true", help="the mutants of hand_made.py instead")
     parser.add_argument("--output", type=Path, help="a JSON file for all mutants")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     prepared()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="mutate-") as name:
         tree = Path(name) / "copy"
         copied(tree)
         bench = Bench(tree)
-        if asked.by_hand:
+        if options.by_hand:
             source = by_hand(bench)
-        elif asked.again:
-            source = again(bench, read(asked.again), near=asked.near)
+        elif options.again:
+            source = again(bench, read(options.again), near=options.near)
         else:
-            source = sampled(bench, asked.room or ROOMS, asked.sample, asked.seed, data=asked.data, near=asked.near)
+            source = sampled(
+                bench, options.room or ROOMS, options.sample, options.seed, data=options.data, near=options.near
+            )
         judged: list[Judged] = []
-        for one in takewhile(lambda _: time.perf_counter() - began < 60 * asked.minutes, source):
-            judged.append(one)
-            how = f"killed by {one.by}" if one.killed else "SURVIVED"
-            place = f"{one.mutant.file}:{one.mutant.line}"
+        for result in takewhile(lambda _: time.perf_counter() - began < 60 * options.minutes, source):
+            judged.append(result)
+            how = f"killed by {result.by}" if result.killed else "SURVIVED"
+            place = f"{result.mutant.file}:{result.mutant.line}"
             print(
-                f"{place} {one.mutant.kind}: {_short(one.mutant.before)} -> {_short(one.mutant.after)}: {how}",
+                f"{place} {result.mutant.kind}: {_short(result.mutant.before)} -> {_short(result.mutant.after)}: {how}",
                 flush=True,
             )
-            if asked.output:
-                asked.output.write_text(json.dumps([asdict(each) for each in judged], indent=1))
-    if asked.again:
-        asked.again.write_text(json.dumps([asdict(each) for each in judged], indent=1))
+            if options.output:
+                options.output.write_text(json.dumps([asdict(each) for each in judged], indent=1))
+    if options.again:
+        options.again.write_text(json.dumps([asdict(each) for each in judged], indent=1))
     print(*table(judged), sep="\n")
     print(f"{len(judged)} mutants in {(time.perf_counter() - began) / 60:.0f} min")
-    sys.exit(int(asked.by_hand and not all(one.killed for one in judged)))
+    sys.exit(int(options.by_hand and not all(one.killed for one in judged)))
 
 
 if __name__ == "__main__":

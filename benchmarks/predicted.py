@@ -55,8 +55,8 @@ def main(page: Path, runs: Sequence[Path]) -> None:
     print(page)
 
 
-def _times(one: TimeEstimate) -> str:
-    return " | ".join(f"{ms * 1e3:.1f}" for ms in (one.ms, one.low_ms, one.high_ms))
+def _times(estimate: TimeEstimate) -> str:
+    return " | ".join(f"{ms * 1e3:.1f}" for ms in (estimate.ms, estimate.low_ms, estimate.high_ms))
 
 
 if __name__ == "__main__":

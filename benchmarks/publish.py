@@ -76,21 +76,21 @@ def publish(
         StoreError: `source` holds no run, or cannot be read.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        made = Path(temporary) / "made"
-        made.mkdir()
+        staging = Path(temporary) / "made"
+        staging.mkdir()
         run = source
         if published.is_published(source):
             run = Path(temporary) / "run"
             published.restore(source, run)
         if (run / TUNING_STORE).exists():
-            left_out = _tuning_run(run, made, target)
+            left_out = _tuning_run(run, staging, target)
         else:
-            left_out = _run(run, made, target, most_listing_bytes, pictures=pictures)
-        _replace(target, made)
+            left_out = _run(run, staging, target, most_listing_bytes, pictures=pictures)
+        _replace(target, staging)
     return left_out
 
 
-def _run(run: Path, made: Path, target: Path, most_listing_bytes: int, *, pictures: bool) -> tuple[str, ...]:
+def _run(run: Path, staging: Path, target: Path, most_listing_bytes: int, *, pictures: bool) -> tuple[str, ...]:
     with Store(run) as store:
         if not (run / "index.html").exists():
             render(store)  # it was restored, or interrupted while it drew its report
@@ -106,12 +106,12 @@ def _run(run: Path, made: Path, target: Path, most_listing_bytes: int, *, pictur
         kept = tuple(record if record.variant in texts else _without_lines(record) for record in every)
         if kept != every and NO_LINES not in earlier:
             earlier, left_out = (*earlier, NO_LINES), (*left_out, NO_LINES)
-        published.write_records(published.PublishedRun(facts, kept, store.repeat(), earlier), made)
-        published.write_listings(texts, made)
+        published.write_records(published.PublishedRun(facts, kept, store.repeat(), earlier), staging)
+        published.write_listings(texts, staging)
         if pictures:
-            left_out = (*left_out, *_pictures(run, made, MOST_PICTURE_BYTES))
-        _provenance({**record_to_json(facts), published.LEFT_OUT: left_out}, made)
-        (made / "index.html").write_text(html(of_run(analysis), made, left_out, _place(target)), encoding="utf-8")
+            left_out = (*left_out, *_pictures(run, staging, MOST_PICTURE_BYTES))
+        _provenance({**record_to_json(facts), published.LEFT_OUT: left_out}, staging)
+        (staging / "index.html").write_text(html(of_run(analysis), staging, left_out, _place(target)), encoding="utf-8")
     return left_out
 
 
@@ -137,7 +137,7 @@ def _listings(store: Store, analysis: Analysis, most_bytes: int) -> dict[str, di
 
 
 def _kind(kept: Collection[str], analysis: Analysis) -> str:
-    """What variants these are: files may have been lost, and then the best variant's may be among them."""
+    """Describe the published variants; the best one may be missing when its files were lost."""
     best = [record.variant for record in figures.ranked(analysis.records, analysis.response)][: len(kept)]
     return "the best ones" if all(variant in kept for variant in best) else "the best ones that have files"
 
@@ -160,37 +160,37 @@ def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, 
     return cut(fits)
 
 
-def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
+def _tuning_run(run: Path, staging: Path, target: Path) -> tuple[str, ...]:
     left_out: tuple[str, ...] = ("The libraries are not kept.", "Samples are rounded to five digits.")
     with TuningStore(run) as store:
         if not (run / "index.html").exists():
             render_tuning(store)
-        published.write_tuning(store, made)
-        (made / published.WINNERS).write_bytes(published.compressed((run / "winners.csv").read_bytes()))
-        left_out = (*left_out, *_pictures(run, made, MOST_MAP_BYTES))
+        published.write_tuning(store, staging)
+        (staging / published.WINNERS).write_bytes(published.compressed((run / "winners.csv").read_bytes()))
+        left_out = (*left_out, *_pictures(run, staging, MOST_MAP_BYTES))
         every = FACTS.dump_python(store.facts(), mode="json")
         facts = {name: value for name, value in every.items() if name not in _OF_TUNING_ALONE}
-        _provenance({**facts, published.LEFT_OUT: left_out}, made)
+        _provenance({**facts, published.LEFT_OUT: left_out}, staging)
         page = of_tuning(analyse_tuning(store))
-        (made / "index.html").write_text(html(page, made, left_out, _place(target)), encoding="utf-8")
+        (staging / "index.html").write_text(html(page, staging, left_out, _place(target)), encoding="utf-8")
     return left_out
 
 
-def _pictures(run: Path, made: Path, most_bytes: int) -> tuple[str, ...]:
+def _pictures(run: Path, staging: Path, most_bytes: int) -> tuple[str, ...]:
     """Copy the pictures that fit, in the order in which the page shows them; say so if some do not."""
     drawn_again = {f"{name}.png" for name in SPACE}  # with the whole page; a committed folder has little room
     every = sorted(run.glob("*.png"), key=lambda file: (caption_place(file.stem), file.name))
     wanted = [file for file in every if file.name not in drawn_again]
     for file in wanted:
-        if _size([*made.glob("*.png"), file]) <= most_bytes:
-            shutil.copyfile(file, made / file.name)
-    missing = [file.stem for file in wanted if not (made / file.name).exists()]
+        if _size([*staging.glob("*.png"), file]) <= most_bytes:
+            shutil.copyfile(file, staging / file.name)
+    missing = [file.stem for file in wanted if not (staging / file.name).exists()]
     return (f"Pictures that are drawn with the whole page alone: {', '.join(missing)}.",) if missing else ()
 
 
-def _provenance(facts: Mapping[str, Any], made: Path) -> None:
+def _provenance(facts: Mapping[str, Any], staging: Path) -> None:
     text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-    (made / "provenance.json").write_text(text, encoding="utf-8")
+    (staging / "provenance.json").write_text(text, encoding="utf-8")
 
 
 def _place(target: Path) -> str:
@@ -199,13 +199,13 @@ def _place(target: Path) -> str:
     return full.relative_to(ROOT).as_posix() if full.is_relative_to(ROOT) else target.name
 
 
-def _replace(target: Path, made: Path) -> None:
+def _replace(target: Path, staging: Path) -> None:
     """Let a folder hold these files and none that an earlier call wrote."""
     target.mkdir(parents=True, exist_ok=True)
     for old in target.iterdir():
         if old.is_file():
             old.unlink()
-    for file in sorted(made.iterdir()):
+    for file in sorted(staging.iterdir()):
         shutil.copyfile(file, target / file.name)
 
 

@@ -1,4 +1,4 @@
-"""How many labelled races the emulator finds, how many overruns, and what it wrongly flags.
+"""Score the emulator on labelled races: detected races and overruns, and false positives.
 
 Run ``python benchmarks/race_suite.py FOLDER``. The folder holds kernels of the Indigo suite, in the form that HiRace's
 artifact uses: `*.cu` whose name carries the label (a word that ends in `Bug` is a race, `boundsBug` alone an overrun,

@@ -94,19 +94,19 @@ def read(file: Path) -> RecordedSpace:
     """
     if file.suffix != ".gz":
         return _of_others(read_tuned(file), file)
-    found: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
-    columns = found.pop("columns")
+    contents: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
+    columns = contents.pop("columns")
     tables = {name: _rows(columns.pop(name), len(columns["ms"])) for name in ("parameters", "facts", "estimates")}
     variants = [
         RecordedVariant(**{name: rows[i] for name, rows in {**tables, **columns}.items()})
         for i in range(len(columns["ms"]))
     ]
-    values = {name: tuple(listed) for name, listed in found.pop("values").items()}
-    return RecordedSpace(**found, values=values, variants=tuple(variants))
+    values = {name: tuple(listed) for name, listed in contents.pop("values").items()}
+    return RecordedSpace(**contents, values=values, variants=tuple(variants))
 
 
 def _of_others(tuned: TunedSpace, file: Path) -> RecordedSpace:
-    """What others measured: times alone, without facts and estimates."""
+    """Return a space measured by others: times alone, without facts and estimates."""
     variants = [
         RecordedVariant(one.setting, one.ms, None, len(one.times), one.failure, {}, {}) for one in tuned.settings
     ]

@@ -105,20 +105,20 @@ def winners(*folders: Path) -> pd.DataFrame:
         frame = frame[frame["status"].isin(SOUND)]
         problem = ["problem.m", "problem.n", "problem.k", "problem.layout"]
         frames.append(pd.concat(best_first(group).head(1) for _, group in frame.groupby(problem)))
-    found = pd.concat(frames)
-    found["cublas_tflops"] = found["measured_tflops"] / found["ratio_to_baseline"]
-    sizes = found[["problem.m", "problem.n", "problem.k"]]
-    found["size"] = [f"{m}" if m == n == k else f"{m} x {n} x {k}" for m, n, k in sizes.itertuples(index=False)]
-    return found.sort_values(["problem.k", "problem.m", "problem.layout"])
+    best_variants = pd.concat(frames)
+    best_variants["cublas_tflops"] = best_variants["measured_tflops"] / best_variants["ratio_to_baseline"]
+    sizes = best_variants[["problem.m", "problem.n", "problem.k"]]
+    best_variants["size"] = [f"{m}" if m == n == k else f"{m} x {n} x {k}" for m, n, k in sizes.itertuples(index=False)]
+    return best_variants.sort_values(["problem.k", "problem.m", "problem.layout"])
 
 
-def gemm_table(found: pd.DataFrame) -> str:
+def gemm_table(best_variants: pd.DataFrame) -> str:
     """One row a size: ours and cuBLAS for each layout, and the best of ours as a share of the peak."""
     lines = [
         f"| m = n = k | {' | '.join(LAYOUTS)} | best of ours, % of peak | cuBLAS there |",
         f"| --- | {' | '.join('---:' for _ in LAYOUTS)} | ---: | ---: |",
     ]
-    for size, group in found.groupby("size", sort=False):
+    for size, group in best_variants.groupby("size", sort=False):
         by_layout = group.set_index("problem.layout")
         cells = []
         for layout in LAYOUTS:
@@ -148,7 +148,7 @@ TENSOR_IDEAS = {
 
 
 def tensor_table(folder: Path) -> str:
-    """One row a rung: for each problem, the variant that comes nearest to cuBLAS, which ran in turns with it."""
+    """Format one row per rung: for each problem, the variant closest to cuBLAS, timed interleaved with it."""
     frame = rows(folder)
     frame = frame[(frame["status"].isin(SOUND)) & ~frame["kernel"].str.contains("four")]
     frame["cublas_tflops"] = frame["measured_tflops"] / frame["ratio_to_baseline"]
@@ -167,12 +167,12 @@ def tensor_table(folder: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def gemm_figure(found: pd.DataFrame, file: Path) -> None:
+def gemm_figure(best_variants: pd.DataFrame, file: Path) -> None:
     """Ours and cuBLAS as bars, a pair for each layout of each size, against the peak."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes = figure.subplots()
     places, labels, x = [], [], 0.0
-    for size, group in found.groupby("size", sort=False):
+    for size, group in best_variants.groupby("size", sort=False):
         first = x
         for ours, theirs in zip(group["measured_tflops"], group["cublas_tflops"], strict=True):
             axes.bar(x, float(ours), 0.4, color=style.SERIES[0])
@@ -181,7 +181,7 @@ def gemm_figure(found: pd.DataFrame, file: Path) -> None:
         places.append((first + x - 0.6) / 2)
         labels.append(f"{size}\n{' '.join(group['problem.layout'])}")
         x += 0.7
-    peak = float(found["peak_tflops"].iloc[0])
+    peak = float(best_variants["peak_tflops"].iloc[0])
     axes.axhline(peak, color="grey", linewidth=1, linestyle="--")
     axes.set(ylabel="TFLOP/s (measured, median)", title="FP32 matrix product on an H200", ylim=(0, peak * 1.2))
     axes.set_xticks(places, labels, fontsize=8)
@@ -232,12 +232,12 @@ def library_table() -> str:
     """One row a class of sizes: the shipped library over cuBLAS, at sizes that it was not tuned for."""
     random, listed = (pd.read_csv(LIBRARY / f"{name}.csv") for name in ("check", "check_deepbench"))
     classes = {"tiny": "tiny", "thin": "m or n at most 64", "deep": "k above 16 times both", "large": "larger"}
-    found = {"random": random}
-    found |= {f"random, {layout}": random[random["layout"] == layout] for layout in LAYOUTS}
-    found |= {f"random, {text}": random[random["shape"] == name] for name, text in classes.items()}
-    found |= {"random, 4 divides m, n and k": random[random["alignment"] == "aligned"], "DeepBench's": listed}
+    groups = {"random": random}
+    groups |= {f"random, {layout}": random[random["layout"] == layout] for layout in LAYOUTS}
+    groups |= {f"random, {text}": random[random["shape"] == name] for name, text in classes.items()}
+    groups |= {"random, 4 divides m, n and k": random[random["alignment"] == "aligned"], "DeepBench's": listed}
     lines = ["| sizes | n | over cuBLAS | 5th percentile | faster at |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, frame in found.items():
+    for name, frame in groups.items():
         ratio = frame["ratio"].dropna()
         mean, least, faster = np.exp(np.log(ratio).mean()), ratio.quantile(0.05), (ratio > 1).mean()
         lines.append(f"| {name} | {len(ratio)} | {mean:.2f} | {least:.2f} | {faster:.0%} |")

@@ -1,11 +1,11 @@
-"""What several GPUs of one machine are worth: one sweep and one tuning run on one card, then on more.
+"""Scaling over several GPUs of one machine: a sweep and a tuning run on one card, then on more.
 
     python benchmarks/scale_cards.py [--cards 1,2] [--parts sweep,tune,busy] [--json FILE]
 
 The sweep's kernels are compiled once, before anything is timed, so that both runs take them from the cache. Printed for
 each number of cards: seconds from the first to the last record (the timing stage), seconds of the whole command with
 its report, and the winner with the spread of its samples. The last part times one variant again and again on one card,
-in turns with idle and with busy cores (builds that come from no cache), on all cores and on all but one: does what
+interleaved with idle and with busy cores (builds that come from no cache), on all cores and on all but one: does what
 the builders do change a time?
 """
 
@@ -214,10 +214,10 @@ def busy(file: Path, folder: Path, card: Card) -> dict[str, Any]:
     planned = plan(experiment, expand(experiment, max_variants=MOST).points, toolchains(experiment), experiment.archs)
     (built,) = build([build_task(planned[0])])
     assert isinstance(built, Built)  # noqa: S101 - it was built before
-    one = planned[0].built(BuiltLaunch.of(built.build))
-    job, policy = flow.job_of(experiment, one, built.build.cubin), flow.policy_of(experiment)
+    variant = planned[0].built(BuiltLaunch.of(built.build))
+    job, policy = flow.job_of(experiment, variant, built.build.cubin), flow.policy_of(experiment)
     policy = replace(policy, check=False)
-    cores, found = workers.cores(), dict[str, dict[str, Any]]()
+    cores, phases = workers.cores(), dict[str, dict[str, Any]]()
     taken: dict[str, list[tuple[float, float, float]]] = {"idle": [], "all cores": [], "all but one": []}
     left = list(planned)
     with LocalCards([card]) as cards:
@@ -229,7 +229,7 @@ def busy(file: Path, folder: Path, card: Card) -> dict[str, Any]:
     for name, rows in taken.items():
         ms, base, wall = (statistics.median(column) for column in zip(*rows, strict=True))
         spread = statistics.quantiles([row[0] for row in rows], n=10)
-        found[name] = {
+        phases[name] = {
             "jobs": len(rows),
             "kernel_ms": ms,
             "p10_ms": spread[0],
@@ -238,7 +238,7 @@ def busy(file: Path, folder: Path, card: Card) -> dict[str, Any]:
             "ratio": statistics.median(row[1] / row[0] for row in rows),
             "wall_s": wall,
         }
-    return {"cores": cores, **found}
+    return {"cores": cores, **phases}
 
 
 def _block(  # noqa: PLR0917
@@ -272,14 +272,14 @@ def _block(  # noqa: PLR0917
     return rows
 
 
-def compared(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Whether the winners of a sweep agree within the spread."""
-    if not one["best"] or not other["best"]:
+def compared(reference: dict[str, Any], other: dict[str, Any]) -> str:
+    """Describe whether the winners of a sweep agree within the spread."""
+    if not reference["best"] or not other["best"]:
         return "nothing was measured"
-    first, second = one["best"][0], other["best"][0]
+    first, second = reference["best"][0], other["best"][0]
     if first["variant"] == second["variant"]:
         return "the same winner"
-    rates = {row["variant"]: row["tflops"] for row in one["best"]}
+    rates = {row["variant"]: row["tflops"] for row in reference["best"]}
     there = rates.get(second["variant"])
     if there is None:
         return f"another winner, {second['label']}, which is not among one card's first five"
@@ -288,14 +288,14 @@ def compared(one: dict[str, Any], other: dict[str, Any]) -> str:
     )
 
 
-def tuned_alike(one: dict[str, Any], other: dict[str, Any]) -> str:
+def tuned_alike(reference: dict[str, Any], other: dict[str, Any]) -> str:
     """At how many sizes the winners agree, and how much slower the others are by one card's times."""
     loss = [
-        one["ms"][other["wins"][size]][size] / one["ms"][name][size] - 1
-        for size, name in one["wins"].items()
-        if other["wins"][size] != name and size in one["ms"].get(other["wins"][size], {})
+        reference["ms"][other["wins"][size]][size] / reference["ms"][name][size] - 1
+        for size, name in reference["wins"].items()
+        if other["wins"][size] != name and size in reference["ms"].get(other["wins"][size], {})
     ]
-    same = f"the same winner at {len(one['wins']) - len(loss)} of {len(one['wins'])} sizes"
+    same = f"the same winner at {len(reference['wins']) - len(loss)} of {len(reference['wins'])} sizes"
     if not loss:
         return same
     return f"{same}; elsewhere the other one is {statistics.median(loss):.2%} slower (median), {max(loss):.2%} at most"
@@ -314,47 +314,47 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=27, help="sizes along m and n")
     parser.add_argument("--parts", default="sweep,tune,busy", help="what to run")
     parser.add_argument("--json", type=Path, help="file for everything that was found")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     there, why = find_cards(measure=True, every=True)
-    numbers = [int(number) for number in asked.cards.split(",") if int(number) <= len(there)]
+    numbers = [int(number) for number in options.cards.split(",") if int(number) <= len(there)]
     if not numbers:
         raise SystemExit(why or f"there are {len(there)} cards")
-    gpu, parts = there[0].description, asked.parts.split(",")
-    found: dict[str, Any] = {"gpu": gpu.name, "driver": gpu.driver, "cores": os.cpu_count(), "there": len(there)}
+    gpu, parts = there[0].description, options.parts.split(",")
+    report: dict[str, Any] = {"gpu": gpu.name, "driver": gpu.driver, "cores": os.cpu_count(), "there": len(there)}
 
     def keep() -> None:
-        if asked.json:
-            asked.json.write_text(json.dumps(found, indent=1))
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["LAB_CACHE_DIR"] = str(folder / "cache")
         file, tuning = folder / "space.yaml", folder / "sizes.yaml"
-        file.write_text(SPACE.format(size=asked.size, unroll=asked.unroll, arch=gpu.arch))
-        tuning.write_text(TUNING.format(arch=gpu.arch, stop=128 + 64 * (asked.steps - 1)))
+        file.write_text(SPACE.format(size=options.size, unroll=options.unroll, arch=gpu.arch))
+        tuning.write_text(TUNING.format(arch=gpu.arch, stop=128 + 64 * (options.steps - 1)))
         if "sweep" in parts:
-            found["prepare_s"] = round(prepare(file, folder / "prepared"), 1)
-            print(f"all builds of the sweep: {found['prepare_s']} s", flush=True)
-            found["sweep"] = _each(numbers, lambda n: sweep(file, folder / f"sweep{n}", there[:n]), compared)
+            report["prepare_s"] = round(prepare(file, folder / "prepared"), 1)
+            print(f"all builds of the sweep: {report['prepare_s']} s", flush=True)
+            report["sweep"] = _each(numbers, lambda n: sweep(file, folder / f"sweep{n}", there[:n]), compared)
             keep()
         if "tune" in parts:
-            found["tune"] = _each(numbers, lambda n: tune(tuning, folder / f"tune{n}", there[:n]), tuned_alike)
+            report["tune"] = _each(numbers, lambda n: tune(tuning, folder / f"tune{n}", there[:n]), tuned_alike)
             keep()
         if "busy" in parts:
-            found["busy"] = busy(file, folder, there[0])
-            print(json.dumps(found["busy"], indent=1), flush=True)
+            report["busy"] = busy(file, folder, there[0])
+            print(json.dumps(report["busy"], indent=1), flush=True)
             keep()
 
 
 def _each(
     numbers: Sequence[int],
-    one: Callable[[int], dict[str, Any]],
+    measure: Callable[[int], dict[str, Any]],
     alike: Callable[[dict[str, Any], dict[str, Any]], str],
 ) -> list[dict[str, Any]]:
     """Run a part on each number of cards, and print how it compares with the first."""
     rows: list[dict[str, Any]] = []
     for number in numbers:
-        row = one(number)
+        row = measure(number)
         rows.append(row)
         first = rows[0]
         print({key: value for key, value in row.items() if key not in {"ms", "wins"}})

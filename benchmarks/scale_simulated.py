@@ -1,4 +1,4 @@
-"""How much a cluster's scheduling costs a variant: a real scheduler, many workers that only sleep, lab's own lanes.
+"""Scheduling overhead of a cluster per variant: a real scheduler, many sleeping workers, and lab's own lanes.
 
 python benchmarks/scale_simulated.py [--variants 100000] [--workers 200] [--cards 20]
 
@@ -52,9 +52,9 @@ REPORT = Path(__file__).parents[1] / "reports" / "h200" / "gemm_unroll"
 async def sleep(client: Identity, letter: Letter, parts: Mapping[str, Content]) -> WorkerAnswer:
     """Stand in for `lab.cluster.remote.work`: sleep as long as the letter says."""
     del client
-    asked: Any = letters.read(letter, parts)
-    await asyncio.sleep(asked[0])
-    return WorkerAnswer(value=pickle.dumps(asked[0]), host="here")
+    payload: Any = letters.read(letter, parts)
+    await asyncio.sleep(payload[0])
+    return WorkerAnswer(value=pickle.dumps(payload[0]), host="here")
 
 
 async def serve(address: str, number: int, cards: int) -> None:
@@ -64,13 +64,15 @@ async def serve(address: str, number: int, cards: int) -> None:
 
     alone = {"distributed.admin.system-monitor.interval": "1h", "distributed.admin.tick.interval": "1h"}
     with dask.config.set(SETTINGS | alone):
-        made = []
+        cluster_workers = []
         for place in range(number):
             offers: dict[str, float] = {GPU: 1, f"card-{place}": 1} if place < cards else {CPU: 1}
-            made.append(Worker(address, nthreads=1, name=str(place), resources=offers, memory_limit=0, dashboard=False))
+            cluster_workers.append(
+                Worker(address, nthreads=1, name=str(place), resources=offers, memory_limit=0, dashboard=False)
+            )
         for some in range(0, number, 20):
-            await asyncio.gather(*(one.start() for one in made[some : some + 20]))
-        await asyncio.gather(*(one.finished() for one in made))
+            await asyncio.gather(*(one.start() for one in cluster_workers[some : some + 20]))
+        await asyncio.gather(*(one.finished() for one in cluster_workers))
 
 
 def megabytes(pid: int) -> float:
@@ -142,17 +144,17 @@ def main() -> None:
     parser.add_argument("--cards", type=int, default=20)
     parser.add_argument("--port", type=int, default=28786)
     parser.add_argument("--serve", action="store_true", help="be the workers; this program starts itself so")
-    asked = parser.parse_args()
-    address, build_s = f"tcp://127.0.0.1:{asked.port}", build_seconds()
-    if asked.serve:
-        asyncio.run(serve(address, asked.workers, asked.cards))
+    options = parser.parse_args()
+    address, build_s = f"tcp://127.0.0.1:{options.port}", build_seconds()
+    if options.serve:
+        asyncio.run(serve(address, options.workers, options.cards))
         return
     env = workers.environment() | {
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parent), *filter(None, sys.path)])
     }
     commands = (
         ["-m", "lab", "cluster", "scheduler", address, "--insecure"],
-        [__file__, "--serve", *(f"--{name}={getattr(asked, name)}" for name in ("workers", "cards", "port"))],
+        [__file__, "--serve", *(f"--{name}={getattr(options, name)}" for name in ("workers", "cards", "port"))],
     )
     started = [
         subprocess.Popen([sys.executable, *words], env=env, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -161,18 +163,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with connected(address, wait_s=120.0) as cluster:
-            while len(cluster.members()) < asked.workers:
+            while len(cluster.members()) < options.workers:
                 cluster.forget_members()
                 time.sleep(0.5)
             pids = dict(zip(("scheduler", "workers"), (one.pid for one in started), strict=True))
-            seconds = work(cluster, asked.variants, asked.cards, build_s, pids)
+            seconds = work(cluster, options.variants, options.cards, build_s, pids)
     finally:
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
-    alone = max(build_s / (asked.workers - asked.cards), TIMING_S / asked.cards) * asked.variants
-    print(f"{asked.variants} variants, {asked.workers} workers of which {asked.cards} cards: {seconds:.1f} s")
+    alone = max(build_s / (options.workers - options.cards), TIMING_S / options.cards) * options.variants
+    print(f"{options.variants} variants, {options.workers} workers of which {options.cards} cards: {seconds:.1f} s")
     print(f"builds of {build_s:.3f} s and timings of {TIMING_S:.3f} s alone would take {alone:.1f} s")
-    print(f"overhead {1000 * (seconds - alone) / asked.variants:.2f} ms a variant")
+    print(f"overhead {1000 * (seconds - alone) / options.variants:.2f} ms a variant")
 
 
 if __name__ == "__main__":

@@ -99,8 +99,10 @@ def points_of(name: str) -> tuple[Point, ...]:
 
 def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """A committed report, its records as light as scores need them."""
-    kept = published.read_records(ROOT / "reports" / "h200" / name)
-    return kept.run, tuple(lean(complete(_with_work(record, kept.run.operator), name)) for record in kept.records)
+    published_run = published.read_records(ROOT / "reports" / "h200" / name)
+    return published_run.run, tuple(
+        lean(complete(_with_work(record, published_run.run.operator), name)) for record in published_run.records
+    )
 
 
 def _scored(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...], Mapping[str, KernelScore]]:
@@ -116,14 +118,14 @@ def _rate(record: VariantRecord, found: Mapping[str, KernelScore]) -> float | No
 
 def _with_work(record: VariantRecord, name: str) -> VariantRecord:
     """The record with the operations of the emulated size, which older records lack."""
-    done = record.emulation
-    if done is None or done.flops or record.merit is not Merit.TFLOPS:
+    emulation = record.emulation
+    if emulation is None or emulation.flops or record.merit is not Merit.TFLOPS:
         return record
     try:
         computed = operator(name)
     except UserError:  # an operator of the experiment's own
         return record
-    return replace(record, emulation=replace(done, flops=computed.flops(computed.restored(done.problem))))
+    return replace(record, emulation=replace(emulation, flops=computed.flops(computed.restored(emulation.problem))))
 
 
 def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
@@ -160,7 +162,7 @@ def row_of(name: str, points: Sequence[Point]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class FirstPick:
-    """What the variant that the score puts first reaches on the GPU.
+    """The measured throughput of the variant with the best score.
 
     Attributes:
         label: That variant.
@@ -182,20 +184,20 @@ class FirstPick:
 def first_pick(name: str) -> FirstPick:
     """Judge the score's first variant of a published report with one problem."""
     _, records, found = _scored(name)
-    both = [
+    scored = [
         (record.label, time, value)
         for record in records
         if (time := measured(record)) and (value := _rate(record, found)) is not None
     ]
-    label, reached, most = max(both, key=lambda one: one[2])
-    best = max(time for _, time, _ in both)
+    label, reached, most = max(scored, key=lambda one: one[2])
+    best = max(time for _, time, _ in scored)
     return FirstPick(
         label,
         reached / best,
-        sum(time for _, time, _ in both) / len(both) / best,
-        sum(value >= most * (1 - TOLERANCE) for _, _, value in both),
-        correlation([(time, value) for _, time, value in both]),
-        len(both),
+        sum(time for _, time, _ in scored) / len(scored) / best,
+        sum(value >= most * (1 - TOLERANCE) for _, _, value in scored),
+        correlation([(time, value) for _, time, value in scored]),
+        len(scored),
     )
 
 

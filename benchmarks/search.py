@@ -1,4 +1,4 @@
-"""How many measurements does a search need? Replays of measured spaces: lab's strategies beside Kernel Tuner's.
+"""Evaluations a search needs: replays of measured spaces with lab's strategies and with Kernel Tuner's.
 
     python benchmarks/search.py [SPACE ...] [--seeds 30] [--strategies surrogate prior] [--kernel-tuner PYTHON]
 
@@ -80,11 +80,13 @@ def replayed(recorded: RecordedSpace) -> Replayed:
     space = SearchSpace(axes, ms.__contains__)
     names = sorted({name for one in recorded.variants for name in one.facts})
     costs, facts = {}, {}
-    for place, one in zip(places, recorded.variants, strict=True):
-        guess = next((one.estimates[kind] for kind in ("estimate", "score", "ceiling") if kind in one.estimates), None)
+    for place, variant in zip(places, recorded.variants, strict=True):
+        guess = next(
+            (variant.estimates[kind] for kind in ("estimate", "score", "ceiling") if kind in variant.estimates), None
+        )
         if guess:
             costs[place] = math.log(guess)
-            facts[place] = tuple(math.log1p(float(one.facts.get(name, 0.0))) for name in names)
+            facts[place] = tuple(math.log1p(float(variant.facts.get(name, 0.0))) for name in names)
     return Replayed(space, ms, surrogate_model.Prior(costs, facts) if costs else None)
 
 
@@ -92,22 +94,22 @@ def expected_random(ms: Sequence[float], most: int) -> list[float]:
     """The expected best of 1, 2, … random draws without replacement; a failure counts as the slowest time."""
     slowest = max(one for one in ms if math.isfinite(one))
     ordered = sorted(min(one, slowest) for one in ms)
-    n, found = len(ordered), []
+    n, expected_best = len(ordered), []
     for t in range(1, min(most, n) + 1):
         left, mean = 1.0, 0.0  # left: the chance that none of the faster ones was drawn
-        for i, one in enumerate(ordered):
+        for i, sample_ms in enumerate(ordered):
             taken = min(1.0, t / (n - i))
-            mean += left * taken * one
+            mean += left * taken * sample_ms
             left *= 1 - taken
             if left < 1e-12:  # noqa: PLR2004 - what remains changes no digit
                 break
-        found.append(mean)
-    return found
+        expected_best.append(mean)
+    return expected_best
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How a strategy did on a space.
+    """The score of a strategy on a space.
 
     Attributes:
         space: Its name.
@@ -139,8 +141,8 @@ def scored(name: str, strategy: str, paths: Sequence[Sequence[float]], ms: Seque
     values, counts = [], [list[float]() for _ in NEAR]
     for path in paths:
         best, so_far = slowest, []
-        for one in path:
-            best = min(best, one)
+        for sample_ms in path:
+            best = min(best, sample_ms)
             so_far.append(best)
         so_far += [best] * (until - len(so_far))
         values += [(expected[t] - so_far[t]) / (expected[t] - optimum) for t in range(until)]
@@ -157,8 +159,8 @@ def path_of(file: Path, strategy: str, evaluations: int, seed: int) -> list[floa
     search = Search(replay.space, STRATEGIES[strategy](replay.space, rng, prior or surrogate_model.Prior({})), rng)
     path: list[float] = []
     best = min(replay.ms.values())
-    while len(path) < evaluations and (asked := search.ask()):
-        for place in asked[: evaluations - len(path)]:
+    while len(path) < evaluations and (proposals := search.ask()):
+        for place in proposals[: evaluations - len(path)]:
             path.append(replay.ms[place])
             search.tell({place: math.log(replay.ms[place])})
         if min(path) == best:
@@ -180,14 +182,14 @@ def kernel_tuner_paths(
         script = Path(__file__).parent / "search_kernel_tuner.py"
         command = [str(python), str(script), str(out), str(seeds), str(evaluations), *map(str, spaces)]
         subprocess.run(command, check=True, env=None)
-        found: dict[str, dict[str, list[list[float]]]] = json.loads(out.read_text())
-    return found
+        replayed_paths: dict[str, dict[str, list[list[float]]]] = json.loads(out.read_text())
+    return replayed_paths
 
 
 def table(scores: Sequence[Score]) -> str:
     """Scores as a table: a row for each strategy, a pair of columns for each space, the held out ones first."""
     spaces = sorted({one.space for one in scores}, key=lambda name: (name not in HELD_OUT, name))
-    known = {(one.strategy, one.space): one for one in scores}
+    scores_by_key = {(one.strategy, one.space): one for one in scores}
     lines = [
         "| strategy | mean | "
         + " | ".join(f"{name}{' (held out)' if name in HELD_OUT else ''}" for name in spaces)
@@ -197,9 +199,9 @@ def table(scores: Sequence[Score]) -> str:
     for strategy in dict.fromkeys(one.strategy for one in scores):
         cells = []
         for name in spaces:
-            one = known.get((strategy, name))
-            near = " / ".join("–" if math.isinf(t) else f"{t:.0f}" for t in one.near) if one else ""
-            cells.append(f"{one.score:.3f}: {near}" if one else "")
+            score = scores_by_key.get((strategy, name))
+            near = " / ".join("–" if math.isinf(t) else f"{t:.0f}" for t in score.near) if score else ""
+            cells.append(f"{score.score:.3f}: {near}" if score else "")
         mean = statistics.fmean(one.score for one in scores if one.strategy == strategy)
         lines.append(f"| {strategy} | {mean:.3f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -214,18 +216,26 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES), help="lab's")
     parser.add_argument("--kernel-tuner", type=Path, default=None, help="a Python that has kernel-tuner")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    asked = parser.parse_args()
-    files = asked.spaces or sorted(FOLDER.glob("*.json.gz"))
+    options = parser.parse_args()
+    files = options.spaces or sorted(FOLDER.glob("*.json.gz"))
     scores = []
-    theirs = kernel_tuner_paths(asked.kernel_tuner, files, asked.seeds, asked.evaluations) if asked.kernel_tuner else {}
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        for strategy in asked.strategies:
+    theirs = (
+        kernel_tuner_paths(options.kernel_tuner, files, options.seeds, options.evaluations)
+        if options.kernel_tuner
+        else {}
+    )
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for strategy in options.strategies:
             for file in files:
                 replay, name, began = _replay_of(file), file.name.partition(".")[0], time.monotonic()
                 if strategy in WITH_PRIOR and replay.prior is None:
                     continue
-                one = partial(path_of, file, strategy, asked.evaluations)
-                paths = list(pool.map(one, range(asked.seeds)) if asked.jobs > 1 else map(one, range(asked.seeds)))
+                search_path = partial(path_of, file, strategy, options.evaluations)
+                paths = list(
+                    pool.map(search_path, range(options.seeds))
+                    if options.jobs > 1
+                    else map(search_path, range(options.seeds))
+                )
                 scores.append(scored(name, strategy, paths, list(replay.ms.values())))
                 near = ", ".join(f"{t:.0f} to {share:.0%}" for t, share in zip(scores[-1].near, NEAR, strict=True))
                 print(

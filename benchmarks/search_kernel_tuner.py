@@ -75,14 +75,14 @@ def path_of(
 
     def watched(self: object, parameter_space: object, tuning_options: object) -> object:
         elements = list(parameter_space)  # type: ignore[call-overload]
-        found = original(self, elements, tuning_options)
-        for element, result in zip(elements, found, strict=True):
+        evaluations = original(self, elements, tuning_options)
+        for element, result in zip(elements, evaluations, strict=True):
             key = ",".join(map(str, element))
             if result is not None and key in entries and key not in seen:
                 seen.add(key)
                 time = entries[key]["time"]
                 path.append(None if isinstance(time, str) else time)
-        return found
+        return evaluations
 
     SimulationRunner.run, interface.Searchspace = watched, listed
     try:
@@ -107,23 +107,23 @@ def main() -> None:
     parser.add_argument("evaluations", type=int)
     parser.add_argument("spaces", type=Path, nargs="+")
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
-    asked = parser.parse_args()
-    found: dict[str, dict[str, list[list[float | None]]]] = {}
+    options = parser.parse_args()
+    replays: dict[str, dict[str, list[list[float | None]]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for file in asked.spaces:
+        for file in options.spaces:
             space = read(file)
             cache, parameters = cache_of(space)
             kept = Path(folder) / f"{space.name}.json"
             kept.write_text(json.dumps(cache))
             name = file.name.partition(".")[0]
-            for strategy in asked.strategies:
+            for strategy in options.strategies:
                 paths = [
-                    path_of(cache, kept, parameters, strategy=strategy, seed=seed, most=asked.evaluations)
-                    for seed in range(asked.seeds)
+                    path_of(cache, kept, parameters, strategy=strategy, seed=seed, most=options.evaluations)
+                    for seed in range(options.seeds)
                 ]
-                found.setdefault(name, {})[strategy] = paths
-                print(f"Kernel Tuner's {strategy} on {name}: {asked.seeds} searches", flush=True)
-                asked.out.write_text(json.dumps(found))
+                replays.setdefault(name, {})[strategy] = paths
+                print(f"Kernel Tuner's {strategy} on {name}: {options.seeds} searches", flush=True)
+                options.out.write_text(json.dumps(replays))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long a library takes to pick a kernel, in nanoseconds a call: in Python, and in the C of both forms.
+"""Time a library takes to select a kernel, in nanoseconds per call: in Python, and in both forms of the C.
 
     python benchmarks/select_speed.py [LIBRARY.json | FOLDER]
 
@@ -140,14 +140,14 @@ def show(title: str, logic: Logic) -> None:
 
 def main() -> None:
     """Print the tables."""
-    given = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    if given is None:
+    report_folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    if report_folder is None:
         show("invented", build(invented_grid()))
-    elif published.is_published(given):
-        for label, logic in measured(given):
+    elif published.is_published(report_folder):
+        for label, logic in measured(report_folder):
             show(label, logic)
     else:
-        loaded = dispatch.load(given)
+        loaded = dispatch.load(report_folder)
         several = loaded.layouts.values() if isinstance(loaded, dispatch.LayoutDispatcher) else (loaded,)
         for one in several:
             show(one.library.layout, one.library.logic)

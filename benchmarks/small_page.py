@@ -70,7 +70,7 @@ class SmallTable:
 
 @dataclass(frozen=True, slots=True)
 class SmallPage:
-    """What the small page shows.
+    """The contents of the small page.
 
     Attributes:
         name: Of the experiment or the tuning file.
@@ -157,9 +157,11 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
     facts, gpu = analysis.facts, analysis.facts.gpu
     answer = [analysis.sentence()]
     types = [one for one in analysis.types if one.winners]
-    for one in types:
-        counts = f"{len(one.winners)} sizes, {one.points} pairs of kernel and size with a time"
-        answer.append(f"{one.label}: {counts}, {len(one.kernels)} kernels that win. {ends(one)}".strip())
+    for problem_type in types:
+        counts = f"{len(problem_type.winners)} sizes, {problem_type.points} pairs of kernel and size with a time"
+        answer.append(
+            f"{problem_type.label}: {counts}, {len(problem_type.kernels)} winning kernels. {ends(problem_type)}".strip()
+        )
     answer += [
         f"Over {one.against}: geometric mean {one.mean:.3f}, faster at {one.faster:.1%} of {len(one.values)} sizes."
         for one in analysis.ratios
@@ -176,19 +178,19 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
         )
         for one in types
     ]
-    if found := gains(analysis):
-        tables.append(_gains(found))
-    shown = (
+    if size_gains := gains(analysis):
+        tables.append(_gains(size_gains))
+    summary_rows = (
         ("command", facts.command),
         ("started", facts.started),
         ("lab", f"{facts.lab_version} {facts.commit}".strip()),
         ("GPU", f"{gpu.name}, driver {gpu.driver}" if gpu else f"none: {facts.not_measured}"),
     )
     notes = (*analysis.notes, *((facts.grown_again,) if facts.grown_again else ()))
-    return SmallPage(facts.tuning, facts.question, "", analysis.kind, tuple(answer), notes, tuple(tables), shown)
+    return SmallPage(facts.tuning, facts.question, "", analysis.kind, tuple(answer), notes, tuple(tables), summary_rows)
 
 
-def _gains(found: Sequence[Gain]) -> SmallTable:
+def _gains(size_gains: Sequence[Gain]) -> SmallTable:
     """The sizes that gain most over one kernel for all."""
     return SmallTable(
         "Sizes that gain most",
@@ -203,9 +205,9 @@ def _gains(found: Sequence[Gain]) -> SmallTable:
                 f"{one.winner.over_cublas:.2f}" if one.winner.over_cublas else "",
                 one.winner.kernel,
             )
-            for one in found[:MOST_VARIANTS]
+            for one in size_gains[:MOST_VARIANTS]
         ),
-        len(found),
+        len(size_gains),
     )
 
 
@@ -237,8 +239,10 @@ def html(page: SmallPage, folder: Path, left_out: Sequence[str], place: str) -> 
 def pictures(folder: Path) -> list[tuple[str, str]]:
     """(file name, caption) of every PNG of a folder, in the page's order."""
     captions = list(_PICTURES.values())
-    found = sorted((caption_place(file.stem), file.name, file.stem.replace("_", " ")) for file in folder.glob("*.png"))
-    return [(name, captions[place] if place < len(captions) else plain) for place, name, plain in found]
+    captioned = sorted(
+        (caption_place(file.stem), file.name, file.stem.replace("_", " ")) for file in folder.glob("*.png")
+    )
+    return [(name, captions[place] if place < len(captions) else plain) for place, name, plain in captioned]
 
 
 def caption_place(stem: str) -> int:

@@ -88,7 +88,7 @@ class Clock:
         self.first = self.first or time.perf_counter()
 
     def executed(self, *_: object) -> None:
-        """A variant was executed on the CPU."""
+        """Ignore the emulation of a variant."""
 
     def noted(self, *_: object) -> None:
         """There is something to tell the reader of the report."""
@@ -104,21 +104,25 @@ def with_lab(file: Path, folder: Path) -> tuple[int, float]:
 
     clock = Clock()
     outcome = run(file, RunOptions(output=folder, emulate=False), clock)
-    done = [record for record in outcome.records if record.measurement]
+    measured_records = [record for record in outcome.records if record.measurement]
     total = time.perf_counter() - clock.begun
-    each = (clock.last - clock.begun) / len(outcome.records)
-    gpu = sum(sum(r.measurement.samples.ms) * r.measurement.samples.batch for r in done if r.measurement) / 1e3
+    per_variant_s = (clock.last - clock.begun) / len(outcome.records)
+    gpu = (
+        sum(sum(r.measurement.samples.ms) * r.measurement.samples.batch for r in measured_records if r.measurement)
+        / 1e3
+    )
     compile_s = sum(r.build.seconds for r in outcome.records if r.build and not r.build.cached)
     print(
-        f"lab: {len(done)} of {len(outcome.records)} measured; first build {(clock.first or 0) - clock.begun:.1f} s, "
+        f"lab: {len(measured_records)} of {len(outcome.records)} measured; "
+        f"first build {(clock.first or 0) - clock.begun:.1f} s, "
         f"last record {clock.last - clock.begun:.1f} s, winner repeated {clock.page - clock.begun:.1f} s, "
-        f"report {total:.1f} s after the start; {each:.4f} s a variant; "
+        f"report {total:.1f} s after the start; {per_variant_s:.4f} s a variant; "
         f"timed launches {gpu:.2f} s; compilers' wall time {compile_s:.1f} s on {os.cpu_count()} cores"
     )
     for record in outcome.records:
         if not record.measurement:
             print(f"not measured: {record.label}: {record.status} {record.reason}")
-    return len(done), each
+    return len(measured_records), per_variant_s
 
 
 def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], language: str) -> tuple[int, float]:
@@ -165,10 +169,12 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
             quiet=True,
         )
     seconds = time.perf_counter() - began
-    done = sum(isinstance(result.get("time"), float) for result in results)
-    each = seconds / len(points)
-    print(f"Kernel Tuner, {language}: {done} of {len(points)} measured in {seconds:.1f} s; {each:.4f} s a variant")
-    return done, each
+    measured_count = sum(isinstance(result.get("time"), float) for result in results)
+    per_variant_s = seconds / len(points)
+    print(
+        f"Kernel Tuner, {language}: {measured_count} of {len(points)} measured in {seconds:.1f} s; {per_variant_s:.4f} s a variant"
+    )
+    return measured_count, per_variant_s
 
 
 def command(side: str, file: Path, folder: Path, variants: int) -> list[str]:
@@ -187,10 +193,10 @@ def timed(words: list[str], cache: Path, *, accepted: tuple[int, ...] = (0,)) ->
     began = time.perf_counter()
     # where a driver is, NVRTC keeps a cache of its own that would not be empty from the second repetition on
     variables = {**os.environ, "LAB_CACHE_DIR": str(cache), "CUDA_CACHE_DISABLE": "1"}
-    done = subprocess.run(words, check=False, env=variables, stdout=sys.stderr)
+    completed = subprocess.run(words, check=False, env=variables, stdout=sys.stderr)
     seconds = time.perf_counter() - began
-    if done.returncode not in accepted:
-        raise subprocess.CalledProcessError(done.returncode, words)
+    if completed.returncode not in accepted:
+        raise subprocess.CalledProcessError(completed.returncode, words)
     return seconds
 
 
@@ -211,12 +217,12 @@ def compared(file: Path, folder: Path, sides: dict[str, int], repeats: int) -> N
             words = command(side, file, folder / f"run-{number}", variants)
             # lab ends with 1 where a variant cannot be launched, as some of a sample may not
             seconds[side].append(timed(words, cache, accepted=(0, 1) if side == "lab" else (0,)))
-    each = {side: median(taken) / sides[side] for side, taken in seconds.items()}
+    per_variant_s = {side: median(taken) / sides[side] for side, taken in seconds.items()}
     for side, taken in seconds.items():
         print(
             f"{side}: {sides[side]} variants, whole command {median(taken):.1f} s (median of {repeats}, "
-            f"{min(taken):.1f} to {max(taken):.1f}), {each[side]:.4f} s a variant, "
-            f"{each[side] / each['lab']:.2f} x lab's"
+            f"{min(taken):.1f} to {max(taken):.1f}), {per_variant_s[side]:.4f} s a variant, "
+            f"{per_variant_s[side] / per_variant_s['lab']:.2f} x lab's"
         )
 
 
@@ -239,22 +245,22 @@ def main() -> None:
     parser.add_argument("--baseline", action="store_true", help="let lab time cuBLAS beside every variant")
     parser.add_argument("--only", help=argparse.SUPPRESS)  # a process of our own: Kernel Tuner with this backend
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.only:
+    options = parser.parse_args()
+    if options.only:
         from lab.experiment.load import load  # noqa: PLC0415
         from lab.experiment.space import expand  # noqa: PLC0415
 
-        experiment = load(asked.file)
-        with_kernel_tuner(experiment, expand(experiment).points[: asked.kernel_tuner], asked.only)
+        experiment = load(options.file)
+        with_kernel_tuner(experiment, expand(experiment).points[: options.kernel_tuner], options.only)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "space.yaml"
-        baselines = "[cublas]" if asked.baseline else "[]"
-        file.write_text(SPACE.format(size=asked.size, variants=asked.variants, baselines=baselines))
-        languages = asked.languages.replace(",", " ").split() if asked.kernel_tuner else []
-        sides = {"lab": asked.variants} | dict.fromkeys(languages, min(asked.kernel_tuner, asked.variants))
-        compared(file, folder, sides, asked.repeats)
+        baselines = "[cublas]" if options.baseline else "[]"
+        file.write_text(SPACE.format(size=options.size, variants=options.variants, baselines=baselines))
+        languages = options.languages.replace(",", " ").split() if options.kernel_tuner else []
+        sides = {"lab": options.variants} | dict.fromkeys(languages, min(options.kernel_tuner, options.variants))
+        compared(file, folder, sides, options.repeats)
         print(f"lab: the whole command again, everything cached: {again(file, folder):.1f} s")
         os.environ |= {"LAB_CACHE_DIR": str(folder / "another cache"), "CUDA_CACHE_DISABLE": "1"}
         with_lab(file, folder / "cold")

@@ -72,20 +72,20 @@ def patterns(rng: np.random.Generator, t: str, exponents: NDArray[np.int64], *, 
     rest = rng.integers(0, 1 << fraction, exponents.shape).astype(np.uint64)
     if t == "e4m3":  # all ones are NaN
         rest = np.where((top == most) & (rest == 7), 6, rest)  # noqa: PLR2004  three bits
-    found = (top << np.uint64(fraction)) | rest
-    found = np.where(rng.random(exponents.shape) < zeros, 0, found)
-    found |= sign << np.uint64(wide + fraction)
+    bits = (top << np.uint64(fraction)) | rest
+    bits = np.where(rng.random(exponents.shape) < zeros, 0, bits)
+    bits |= sign << np.uint64(wide + fraction)
     if t == "tf32":
-        found <<= np.uint64(13)
-    return found.astype(f"u{WIDTH[t] // 8}")
+        bits <<= np.uint64(13)
+    return bits.astype(f"u{WIDTH[t] // 8}")
 
 
 def power(rng: np.random.Generator, t: str, exponents: NDArray[np.int64], signs: NDArray[np.int64]) -> Bits:
     """Return powers of two with given signs, 0 or 1."""
     wide, fraction = FIELDS[t]
-    found = patterns(rng, t, exponents).astype(np.uint64)
+    bits = patterns(rng, t, exponents).astype(np.uint64)
     kept = (np.uint64((1 << wide) - 1) << np.uint64(fraction)) << np.uint64(13 if t == "tf32" else 0)
-    return ((found & kept) | (signs.astype(np.uint64) << np.uint64(WIDTH[t] - 1))).astype(f"u{WIDTH[t] // 8}")
+    return ((bits & kept) | (signs.astype(np.uint64) << np.uint64(WIDTH[t] - 1))).astype(f"u{WIDTH[t] // 8}")
 
 
 def trial(
@@ -148,11 +148,11 @@ def _with_specials(rng: np.random.Generator, values: Bits, t: str) -> Bits:
     """Return values with some infinities, and some patterns of any bits, among them."""
     raw: NDArray[np.uint8] = rng.integers(0, 256, (*values.shape, WIDTH[t] // 8)).astype(np.uint8)
     pick = rng.random(values.shape)
-    found = np.where(pick < 0.02, raw.view(values.dtype)[..., 0], values)  # noqa: PLR2004  a few of each
+    mixed = np.where(pick < 0.02, raw.view(values.dtype)[..., 0], values)  # noqa: PLR2004  a few of each
     infinity = _infinity(t)
     if infinity:
-        found = np.where(pick > 0.98, values.dtype.type(infinity), found)  # noqa: PLR2004
-    typed: Bits = found.astype(values.dtype)
+        mixed = np.where(pick > 0.98, values.dtype.type(infinity), mixed)  # noqa: PLR2004
+    typed: Bits = mixed.astype(values.dtype)
     return typed
 
 
@@ -449,9 +449,9 @@ def layout_case(
     if ta == "b1":
         images = rng.integers(0, 256, (trials, IMAGE)).astype(np.uint8)
     words = np.zeros((trials, 2), np.uint64)
-    for one in range(trials):
+    for trial in range(trials):
         for which in range(2):
-            mode = one % 4 if which == 0 else int(rng.integers(0, 4))
+            mode = trial % 4 if which == 0 else int(rng.integers(0, 4))
             row = {0: 16, 1: 128, 2: 64, 3: 32}[mode]
             start = (
                 16 * int(rng.integers(0, 256))
@@ -460,7 +460,7 @@ def layout_case(
             )
             step = 16 if wild else 8 * row
             leading, stride = (step * int(rng.integers(1, max(2, 1008 // step + 1))) for _ in range(2))
-            words[one, which] = descriptor(start, leading, stride, mode, int(rng.integers(0, 8)) if wild else 0)
+            words[trial, which] = descriptor(start, leading, stride, mode, int(rng.integers(0, 8)) if wild else 0)
     sums = small_integers(rng, td, (trials, 128, n // 2 * WIDTH[td] // 32 * (32 // WIDTH[td])))
     sums = np.ascontiguousarray(sums).view(np.uint32)
     fragments = np.ascontiguousarray(small_integers(rng, ta, (trials, 128, 128 // WIDTH[ta]))).view(np.uint32)
@@ -515,7 +515,7 @@ SPARSE_GROUPS = (
 def cases(seed: int = 0) -> list[Case]:
     """Return all of them, with inputs by a seed."""
     k4, k8, k16, k32, k64 = (16, 8, 4), (16, 8, 8), (16, 8, 16), (16, 8, 32), (16, 8, 64)
-    found = [
+    all_cases = [
         warp_case(k16, ("f32", "f16", "f16"), 3, seed),
         warp_case(k16, ("f16", "f16", "f16"), 3, seed),
         warp_case(k8, ("f32", "f16", "f16"), 2, seed),
@@ -545,22 +545,22 @@ def cases(seed: int = 0) -> list[Case]:
         (((8, 8, 128), (16, 8, 128), (16, 8, 256)), "b1", "b1", "xor.popc"),
     ]
     for shapes, ta, tb, words in integers:
-        found += [exact_case(shape, ("s32", ta, tb), words, seed=seed) for shape in shapes]
+        all_cases += [exact_case(shape, ("s32", ta, tb), words, seed=seed) for shape in shapes]
     sparse = [
         ("f32", "f16", k16, 4), ("f32", "bf16", k32, 2), ("f32", "tf32", k8, 4), ("f32", "tf32", k16, 2),
         ("s32", "s8", k32, 2), ("s32", "u8", k64, 1), ("f32", "e4m3", k64, 1),
         ("s32", "s4", k64, 2), ("s32", "u4", (16, 8, 128), 1),
     ]  # fmt: skip
     for td, ta, shape, selectors in sparse:
-        found += [exact_case(shape, (td, ta, ta), selector=one, seed=seed) for one in range(selectors)]
-    found += [
+        all_cases += [exact_case(shape, (td, ta, ta), selector=one, seed=seed) for one in range(selectors)]
+    all_cases += [
         volta_case(td, tc, by_row, seed)
         for td, tc in (("f16", "f16"), ("f32", "f16"), ("f32", "f32"))
         for by_row in ((True, False), (False, True), (True, True), (False, False))
     ]
     for turned in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        found += [layout_case("f32", "f16", seed=seed, turned=turned, wild=wild) for wild in (False, True)]
-    found += [
+        all_cases += [layout_case("f32", "f16", seed=seed, turned=turned, wild=wild) for wild in (False, True)]
+    all_cases += [
         layout_case("f16", "f16", seed=seed),
         layout_case("f32", "bf16", seed=seed, turned=(0, 1), registers=True),
         layout_case("f32", "tf32", seed=seed),
@@ -571,11 +571,11 @@ def cases(seed: int = 0) -> list[Case]:
         layout_case("s32", "u8", seed=seed, registers=True),
         layout_case("s32", "b1", seed=seed),
     ]
-    found += [
+    all_cases += [
         layout_case(td, ta, seed=seed, turned=turned, registers=registers, selector=selector)
         for td, ta, selectors, turns in SPARSE_GROUPS
         for selector in range(selectors)
         for turned in turns
         for registers in ((False, True) if not turned[0] else (False,))
     ]
-    return found
+    return all_cases

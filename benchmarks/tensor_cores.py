@@ -99,13 +99,13 @@ def measure(target: Path, seed: int) -> int:
 def excerpt(source: Path, target: Path) -> None:
     """Save the part of a file that the tests hold: all floating-point sums but most of f64, four trials of layouts."""
     saved = np.load(source)
-    kept = {"gpu": saved["gpu"]}
+    excerpted = {"gpu": saved["gpu"]}
     for name in saved:
         if "layout" in name:
-            kept[name] = saved[name][:4]
+            excerpted[name] = saved[name][:4]
         elif name.startswith(("mma", "wgmma")) and ("f64" not in name or "m8n8k4" in name):
-            kept[name] = saved[name]
-    np.savez_compressed(target, **kept)
+            excerpted[name] = saved[name]
+    np.savez_compressed(target, **excerpted)
 
 
 def compare(source: Path, seed: int, only: str = "") -> int:

@@ -75,7 +75,7 @@ def marked(source: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a launch noted.
+    """The timestamps recorded by a launch.
 
     Attributes:
         cycles: (blocks, stations) clock64 of the block's SM.
@@ -138,7 +138,7 @@ def lines(sizes: list[int], dtype: str, layout: str) -> Iterator[str]:
                 )
                 address, room = module.get_global("passed")
                 noted = np.zeros(room // 8, np.uint64)
-                found = []
+                passes = []
                 for _ in range(LAUNCHES):
                     cuda.memset_d8_async(other, 0, fill, stream)
                     launch()
@@ -146,8 +146,8 @@ def lines(sizes: list[int], dtype: str, layout: str) -> Iterator[str]:
                     cuda.memcpy_dtoh(noted, address)
                     grid = launches.steps[-1].grid
                     table = noted.astype(np.int64).reshape(_MOST_BLOCKS, len(STATIONS), 2)[: grid[0]]
-                    found.append(Passed(table[:, :, 0], table[:, :, 1]))
-                middle = sorted(found, key=lambda one: one.duration_ns)[LAUNCHES // 2]
+                    passes.append(Passed(table[:, :, 0], table[:, :, 1]))
+                middle = sorted(passes, key=lambda one: one.duration_ns)[LAUNCHES // 2]
                 yield f"| {size} | {name} | {' | '.join(middle.line)} | {middle.duration_ns:,} |"
             buffers.free()
     finally:

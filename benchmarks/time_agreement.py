@@ -84,7 +84,7 @@ class Sweep:
 
     @property
     def told(self) -> bool:
-        """Whether the estimates name a first variant at all."""
+        """Return whether the estimates name a first variant."""
         return not cannot_tell([one.estimate for one in self.found])
 
     @property
@@ -108,11 +108,11 @@ def sweeps(name: str) -> tuple[Sweep, ...]:
     )
 
 
-def _timed(group: Sequence[VariantRecord], found: dict[str, TimeEstimate]) -> list[Timed]:
+def _timed(group: Sequence[VariantRecord], estimates: dict[str, TimeEstimate]) -> list[Timed]:
     return [
-        Timed(one.measurement.samples.median, found[one.variant])
+        Timed(one.measurement.samples.median, estimates[one.variant])
         for one in group
-        if measured(one) is not None and one.measurement is not None and one.variant in found
+        if measured(one) is not None and one.measurement is not None and one.variant in estimates
     ]
 
 
@@ -123,19 +123,21 @@ def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
     return ordered[min(int(np.searchsorted(sums, share * sums[-1])), len(ordered) - 1)][0]
 
 
-def row(title: str, found: Sequence[Sweep]) -> str:
+def row(title: str, sweeps: Sequence[Sweep]) -> str:
     """One list's line: every sweep has the same weight, however many variants it has."""
-    ratios = [(one.estimate.ms / one.ms, 1 / len(sweep.found)) for sweep in found for one in sweep.found]
+    ratios = [(one.estimate.ms / one.ms, 1 / len(sweep.found)) for sweep in sweeps for one in sweep.found]
     errors = [(abs(ratio - 1), weight) for ratio, weight in ratios]
-    held = fmean(fmean(one.estimate.low_ms <= one.ms <= one.estimate.high_ms for one in s.found) for s in found)
-    wide = [(one.estimate.high_ms / one.estimate.low_ms, 1 / len(s.found)) for s in found for one in s.found]
-    ranks = [(rank, 1.0) for sweep in found if (rank := sweep.rank) is not None]
-    told = [sweep for sweep in found if sweep.told and len(sweep.found) > 1]
+    within_range = fmean(
+        fmean(one.estimate.low_ms <= one.ms <= one.estimate.high_ms for one in s.found) for s in sweeps
+    )
+    wide = [(one.estimate.high_ms / one.estimate.low_ms, 1 / len(s.found)) for s in sweeps for one in s.found]
+    ranks = [(rank, 1.0) for sweep in sweeps if (rank := sweep.rank) is not None]
+    told = [sweep for sweep in sweeps if sweep.told and len(sweep.found) > 1]
     good = f"{sum(sweep.reached >= ENOUGH for sweep in told)} of {len(told)}"
     return (
-        f"| {title} | {len(found)} | {sum(len(s.found) for s in found)} | {quantile(errors, 0.5):.1%} | "
+        f"| {title} | {len(sweeps)} | {sum(len(s.found) for s in sweeps)} | {quantile(errors, 0.5):.1%} | "
         f"{quantile(errors, 0.9):.0%} | {quantile(ratios, 0.5) - 1:+.1%} | "
-        f"{f'{quantile(ranks, 0.5):.2f}' if ranks else ''} | {good} | {held:.0%} | {quantile(wide, 0.5):.1f} |"
+        f"{f'{quantile(ranks, 0.5):.2f}' if ranks else ''} | {good} | {within_range:.0%} | {quantile(wide, 0.5):.1f} |"
     )
 
 
@@ -178,13 +180,13 @@ def each(names: Sequence[str]) -> str:
     ]
     for sweep in _all(names):
         ratios = [one.estimate.ms / one.ms for one in sweep.found]
-        held = fmean(one.estimate.low_ms <= one.ms <= one.estimate.high_ms for one in sweep.found)
+        within_range = fmean(one.estimate.low_ms <= one.ms <= one.estimate.high_ms for one in sweep.found)
         rank = "" if sweep.rank is None or math.isnan(sweep.rank) else f"{sweep.rank:.2f}"
         pick = f"{sweep.reached:.1%}" if sweep.told else f"cannot tell ({sweep.reached:.1%})"
         lines.append(
             f"| [{sweep.name.partition('/')[2]}](../../experiments/{sweep.name}.yaml) | {len(sweep.found)} | "
             f"{np.median([abs(ratio - 1) for ratio in ratios]):.1%} | {np.median(ratios) - 1:+.1%} | {rank} | "
-            f"{pick} | {sweep.random:.1%} | {held:.0%} |"
+            f"{pick} | {sweep.random:.1%} | {within_range:.0%} |"
         )
     return "\n".join(lines)
 
@@ -206,15 +208,15 @@ class Committed:
 
 def committed(page: str) -> dict[str, dict[str, Committed]]:
     """Read what was estimated: by kernel, then by the variant's label."""
-    found: dict[str, dict[str, Committed]] = {}
+    estimates: dict[str, dict[str, Committed]] = {}
     name = ""
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("## "):
             name = line[3:]
         elif name and len(cells) == _CELLS and _NUMBER.fullmatch(cells[1]):
-            found.setdefault(name, {})[cells[0]] = Committed(*map(float, cells[1:]))
-    return found
+            estimates.setdefault(name, {})[cells[0]] = Committed(*map(float, cells[1:]))
+    return estimates
 
 
 _CELLS = 4  # label, estimate, low, high
@@ -228,7 +230,7 @@ def blind(page: Path) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     every: list[tuple[float, bool]] = []
-    for name, said in committed(page.read_text(encoding="utf-8")).items():
+    for name, estimated_us in committed(page.read_text(encoding="utf-8")).items():
         folder = ROOT / "reports" / "h200" / "others" / name
         if not (folder / "records.json.xz").exists():
             continue
@@ -237,7 +239,7 @@ def blind(page: Path) -> str:
             for one in published.read_records(folder).records
             if measured(one) is not None and one.measurement is not None
         }
-        both = [(said[label], us) for label, us in times.items() if label in said]
+        both = [(estimated_us[label], us) for label, us in times.items() if label in estimated_us]
         rows = [(one.us / us, one.low_us <= us <= one.high_us) for one, us in both]
         every += rows
         alike = max(one.us for one, _ in both) < SWEEP_ERROR * min(one.us for one, _ in both)
@@ -256,17 +258,17 @@ def spaces() -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     kept_spaces = sorted(map(read, FOLDER.glob("*.json.gz")), key=lambda kept: (kept.name not in BLIND, kept.name))
-    for kept in kept_spaces:
-        timed = [one for one in kept.variants if one.ms is not None]
+    for space in kept_spaces:
+        timed = [one for one in space.variants if one.ms is not None]
         kind = "estimate" if all("estimate" in one.estimates for one in timed) else "score"
         pairs = [(one.estimates[kind], one.ms) for one in timed if kind in one.estimates and one.ms is not None]
         ratios = [estimate / ms for estimate, ms in pairs]
         errors = [abs(ratio - 1) for ratio in ratios]
         picked, middle = min(pairs)[1], np.median([ms for _, ms in pairs])
         lines.append(
-            f"| [{kept.name}](../../experiments/spaces/{kept.name}.yaml) | {len(pairs)} | {np.median(errors):.1%} | "
+            f"| [{space.name}](../../experiments/spaces/{space.name}.yaml) | {len(pairs)} | {np.median(errors):.1%} | "
             f"{np.quantile(errors, 0.9):.0%} | {np.median(ratios) - 1:+.1%} | {correlation(pairs) or 0:.2f} | "
-            f"{kept.best_ms / picked:.1%} | {kept.best_ms / middle:.1%} |"
+            f"{space.best_ms / picked:.1%} | {space.best_ms / middle:.1%} |"
         )
     return "\n".join(lines)
 

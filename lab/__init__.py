@@ -1,4 +1,4 @@
-"""A bench for CUDA kernels: what did this change do to the machine code, and did it pay?
+"""A bench for CUDA kernels: how a change affects the machine code, and whether it pays off.
 
 ::
 
@@ -19,7 +19,7 @@ import sys
 
 from lab.base.importing import without
 
-if sys.argv[:1] == ["-m"]:  # `python -m lab`, before anything else is imported that a file could stand for
+if sys.argv[:1] == ["-m"]:  # `python -m lab`, before any import that a local file could shadow
     sys.path[:] = without(os.getcwd(), sys.path)  # noqa: PTH109 - pathlib is not imported yet
     from lab.base.interrupts import end_at_once
 
@@ -53,7 +53,7 @@ PathOrText = str | PathLike[str]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module
-    """Import `lab.dispatch`, the module that uses tuned libraries, when it is first asked for."""
+    """Import `lab.dispatch`, the module that uses tuned libraries, on first access."""
     if name == "dispatch":
         return importlib.import_module("lab.library.dispatch")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -78,30 +78,30 @@ def run(
     """Run an experiment, as `lab run` does.
 
     Args:
-        experiment: The experiment file; or a mapping of the keys that a plain kernel's file has. In it, `source` may be
-            CUDA text. An argument may be a NumPy array, an input's contents; a pair of text and array, ``("inout
-            float32[n]", array)``; or a number. `reference` may be an array or a function, for all outputs or for each
-            in a mapping. A function gets the arguments that its own parameters name and returns what the outputs must
-            hold; it is called in this process, once for each problem. Paths start from the working directory. What
-            the mapping holds is written into the folder `input` of the run directory.
-        output: Run directory; ``reports/<experiment>`` by default, of a mapping ``reports/<kernel>``.
+        experiment: The experiment file, or a mapping with the keys of a plain kernel's file. In it, `source` may be
+            CUDA text. An argument may be a NumPy array with an input's contents; a pair of text and array, ``("inout
+            float32[n]", array)``; or a number. `reference` may be an array or a function, for all outputs, or a mapping
+            with one for each. A function is passed the arguments named by its parameters and returns the expected
+            outputs; it is called in this process, once per problem. Paths are relative to the working directory. The
+            content of the mapping is written into the folder `input` of the run directory.
+        output: Run directory; by default ``reports/<experiment>``, or ``reports/<kernel>`` for a mapping.
         jobs: Worker processes; the number of usable cores by default.
-        gpu: Measure where there is a GPU.
-        emulate: Execute every variant on the CPU, where the experiment gives a size for it.
-        archs: Architectures in place of the experiment's: ``sm_90``.
-        toolchains: Toolchains in place of the experiment's: ``nvrtc``.
+        gpu: Measure if there is a GPU.
+        emulate: Emulate every variant, if the experiment gives a size for it.
+        archs: Architectures that replace the experiment's: ``sm_90``.
+        toolchains: Toolchains that replace the experiment's: ``nvrtc``.
         max_variants: Largest number of variants to accept; 1000 by default.
-        profile: Read hardware counters of the best variants; by default where the experiment says so.
-        resume: Continue the run in the directory, or start over; by default continue where it is unfinished.
+        profile: Read hardware counters of the best variants; by default as the experiment says.
+        resume: Continue the run in the directory, or start over; by default continue an unfinished run.
         cluster: ``local`` measures on every GPU of this machine; the first one does by default.
         gpu_model: Part of the name of the GPUs to measure on: ``H200``.
-        observer: Receives the progress; nobody by default.
+        observer: Receives progress events; none by default.
 
     Raises:
-        UserError: the experiment is wrong.
-        MissingToolError: there is no compiler or no disassembler.
+        UserError: the experiment is invalid.
+        MissingToolError: no compiler or no disassembler is installed.
         StoreError: the run directory cannot be written, or is in use.
-        KeyboardInterrupt: Ctrl-C was pressed; what was finished is in the run directory.
+        KeyboardInterrupt: Ctrl-C was pressed; finished results are in the run directory.
     """
     from lab.api.running import place, run_mapping
     from lab.runs.frame import ExperimentRun
@@ -148,18 +148,18 @@ def tune(
         tuning: The tuning file.
         output: Folder of the run; ``reports/<tuning>`` by default.
         jobs: Worker processes; the number of usable cores by default.
-        gpu: Measure where there is a GPU; else times are predicted.
-        arch: Architecture in place of the file's: ``sm_90``.
-        resume: Continue the run in the folder, or start over; by default continue where it is unfinished.
+        gpu: Measure if there is a GPU; else times are predicted.
+        arch: Architecture that replaces the file's: ``sm_90``.
+        resume: Continue the run in the folder, or start over; by default continue an unfinished run.
         cluster: ``local`` measures on every GPU of this machine; the first one does by default.
         gpu_model: Part of the name of the GPUs to measure on: ``H200``.
-        observer: Receives the progress; nobody by default.
+        observer: Receives progress events; none by default.
 
     Raises:
-        UserError: the file is wrong, or no kernel is left after a step.
-        MissingToolError: there is no compiler or no disassembler.
+        UserError: the file is invalid, or no kernel is left after a step.
+        MissingToolError: no compiler or no disassembler is installed.
         StoreError: the folder cannot be written, or is in use.
-        KeyboardInterrupt: Ctrl-C was pressed; what was finished is in the folder.
+        KeyboardInterrupt: Ctrl-C was pressed; finished results are in the folder.
     """
     from lab.api.running import place
     from lab.tuning import run as tuning_run
@@ -179,7 +179,7 @@ def tune(
     return outcome
 
 
-def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
+def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's arguments
     kernel_name: str,
     kernel_source: object,
     problem_size: object,
@@ -220,23 +220,23 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
     jobs: int | None = None,
     gpu: bool = True,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Try every setting of a kernel's parameters; takes the arguments of Kernel Tuner's function of this name.
+    """Run every setting of a kernel's parameters; takes the arguments of Kernel Tuner's function of this name.
 
-    docs/reference/python.md lists where the two differ. What is not supported is refused by name.
+    docs/reference/python.md lists the differences. Arguments that are not supported are rejected by name.
 
     Args:
         kernel_name: The kernel; ``add<float, block_size_x>`` instantiates a template.
         kernel_source: Path of a file, CUDA text, or a function from the parameters to CUDA text.
-        problem_size: The domain that the grid covers: an int, text over the parameters, a tuple of up to three, or a
-            function from the parameters to one of these.
-        arguments: NumPy arrays and NumPy's numbers, in the kernel's order.
+        problem_size: The domain that the grid covers: an int, an expression of the parameters as text, a tuple of up to
+            three of these, or a function of the parameters.
+        arguments: NumPy arrays and NumPy scalars, in the kernel's order.
         tune_params: Values of each parameter; every parameter is a macro of the source.
-        grid_div_x: What divides the first size: a list whose product does, or a function; the block's size by default.
-        grid_div_y: Of the second size.
-        grid_div_z: Of the third size.
+        grid_div_x: Divisor of the first size: a list of factors, or a function; the block size by default.
+        grid_div_y: Divisor of the second size.
+        grid_div_z: Divisor of the third size.
         restrictions: Expressions that must be true, or a function from the parameters to bool.
-        answer: Expected arrays, None for each argument that is not compared. Without it, the outputs of the first
-            setting stand in.
+        answer: Expected arrays, with None for each argument that is not compared. Without it, outputs are compared
+            with those of the first setting.
         atol: Absolute tolerance, as in ``numpy.allclose``.
         verify: Not supported.
         verbose: Ignored.
@@ -244,38 +244,38 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
         device: 0.
         platform: Ignored.
         smem_args: ``{"size": bytes}`` of dynamic shared memory.
-        cmem_args: What variables in constant memory hold: arrays and NumPy's numbers by name.
+        cmem_args: Contents of variables in constant memory: arrays and NumPy scalars by name.
         texmem_args: Not supported.
         compiler: Ignored.
         compiler_options: Options, such as ``["--use_fast_math"]``.
         defines: Not supported.
         log: Ignored.
         iterations: Ignored: samples are taken until they are steady.
-        block_size_names: Parameters that hold the block's size in x, y and z; ``block_size_x`` and so on by default,
-            256, 1 and 1 where there is no such parameter.
-        quiet: Print nothing.
+        block_size_names: Parameters that hold the block size in x, y and z; ``block_size_x`` and so on by default, or
+            256, 1 and 1 without such parameters.
+        quiet: Do not print anything.
         strategy: ``brute_force`` or ``random_sample``.
-        strategy_options: Of the sample: ``fraction`` or ``max_fevals``.
-        cache: Where the run is kept and continued: ``results.json`` stands for the directory `results`.
-        metrics: Figures over the parameters and `time` in milliseconds: expressions as text, or functions.
-        simulation_mode: Read the run that is in the cache, and run nothing.
+        strategy_options: Options of the sample: ``fraction`` or ``max_fevals``.
+        cache: Directory in which the run is stored and continued: ``results.json`` means the directory `results`.
+        metrics: Figures of the parameters and `time` in milliseconds: expressions as text, or functions.
+        simulation_mode: Read the run in the cache, and run nothing.
         observers: Ignored.
-        objective: The result's figure by which ``env["best_config"]`` is chosen.
+        objective: The figure by which ``env["best_config"]`` is chosen.
         objective_higher_is_better: Whether it is maximised.
-        emulate: On the CPU: a smaller problem, ``{"problem_size": …, "arguments": […], "answer": […]}``; True for
-            the problem itself; False for nothing; by default the problem itself where it is small.
+        emulate: Problem to emulate: a smaller one, ``{"problem_size": …, "arguments": […], "answer": […]}``; True for
+            the problem itself; False for none; by default the problem itself if it is small.
         output: Run directory; ``reports/<kernel>`` by default.
         jobs: Worker processes; the number of usable cores by default.
         gpu: Measure where there is a GPU.
 
     Returns:
-        A dictionary for each setting that ran, with its parameters, `time` in milliseconds, `times`, `compile_time`
-        and the metrics; and a dictionary of the environment, in which `time` says whether times are `measured`,
-        `predicted`, or no more than a `lower bound`, and `failed` lists the settings that did not run.
+        One dictionary per setting that ran, with its parameters, `time` in milliseconds, `times`, `compile_time` and
+        the metrics; and a dictionary of the environment, in which `time` says whether times are `measured`,
+        `predicted`, or only a `lower bound`, and `failed` lists the settings that did not run.
 
     Raises:
-        UserError: An argument is wrong or not supported; the key says which.
-        MissingToolError: there is no compiler or no disassembler.
+        UserError: An argument is invalid or not supported; the error names it.
+        MissingToolError: no compiler or no disassembler is installed.
         StoreError: the run directory cannot be written, or is in use.
     """
     from lab.api.kernel_tuner.tune import TuneCall
@@ -348,36 +348,36 @@ def emulate(
     engine: EngineChoice = "auto",
     schedule: int | None = None,
 ) -> Emulation | EmulationRecord:
-    """Execute one kernel on the CPU, as `lab emulate` does: of a file, of CUDA text, or of an experiment.
+    """Emulate one kernel on the CPU, as `lab emulate` does, from a file, CUDA text, or an experiment.
 
     Args:
         file: A `.ptx` or `.cu` file or CUDA text, which take `arguments`; or an experiment, a file or a mapping as for
-            `run`, whose first variant is executed at the experiment's `emulate` size and compared with its reference.
-        arguments: One for each parameter, in order or, of CUDA, by name: a contiguous NumPy array (a device buffer,
-            read and written in place), a NumPy scalar, or a text as on the command line, ``"f32[64]=normal"``.
-        kernel: Name of the kernel; may be left out where there is one. Of CUDA, ``add<float, 128>`` instantiates.
+            `run`, whose first variant is emulated at the experiment's `emulate` size and compared with its reference.
+        arguments: One per parameter, in order or, for CUDA, by name: a contiguous NumPy array (a device buffer, read
+            and written in place), a NumPy scalar, or a text as on the command line, ``"f32[64]=normal"``.
+        kernel: Name of the kernel; optional if there is only one. For CUDA, ``add<float, 128>`` instantiates.
         grid: Blocks along x, y, z.
         block: Threads along x, y, z.
-        shared_bytes: Dynamic shared memory of a block.
-        seed: Seed of random buffers: 0, or the experiment's.
-        macros: Of CUDA: macros and their values.
-        arch: Of CUDA: the architecture that it is compiled for.
-        options: Of CUDA: further compiler options.
-        variant: Of an experiment: the id of a variant, or the beginning of it.
-        parameters: Of an experiment: values that the variant has; the first one that has them is executed.
-        engine: Of a file or of CUDA: `compiled` runs the kernel as machine code, many times as fast, with the same
-            checks. What that engine lacks, and a launch with a fault, still goes to the interpreter: the result says
-            which of them ran. `auto` takes machine code where there is much to do.
-        schedule: Of a file or of CUDA: seed of another fair order of warps and blocks. A kernel without races gives the
-            same results in every order, but for the rounding of atomic sums.
+        shared_bytes: Dynamic shared memory per block.
+        seed: Seed of random buffers; by default 0, or the experiment's.
+        macros: For CUDA: macros and their values.
+        arch: For CUDA: the target architecture.
+        options: For CUDA: further compiler options.
+        variant: For an experiment: the id of a variant, or a prefix of it.
+        parameters: For an experiment: parameter values; the first variant that has them is emulated.
+        engine: For a file or CUDA: `compiled` runs the kernel as machine code, many times as fast, with the same
+            checks. Unsupported kernels and launches with a fault still run in the interpreter; the result says which
+            engine ran. `auto` uses machine code for long launches.
+        schedule: For a file or CUDA: seed of another fair order of warps and blocks. A kernel without races gives the
+            same results in every order, except for the rounding of atomic sums.
 
     Returns:
-        Counts and findings; of an experiment also the comparison with the reference.
+        Counts and findings; for an experiment also the comparison with the reference.
 
     Raises:
-        UserError: there is no such file or kernel, or arguments or a geometry that do not fit it.
-        CompileError: the compiler refused the source.
-        ReaderError: the PTX cannot be read.
+        UserError: there is no such file or kernel, or arguments or launch geometry do not match it.
+        CompileError: the compiler rejected the source.
+        ReaderError: the PTX cannot be parsed.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
     from lab.api import executing
@@ -390,7 +390,7 @@ def emulate(
             raise UserError("an experiment has its own arguments", code="conflict", key="arguments", accepted="none")
         if schedule is not None:
             raise UserError(
-                "an experiment runs in the order of its program",
+                "an experiment is always emulated in program order",
                 code="conflict",
                 key="schedule",
                 accepted="a file or CUDA",
@@ -399,10 +399,10 @@ def emulate(
         return executing.execute_experiment(chosen, variant, parameters or {}, seed)
     if arguments is None:
         raise UserError(
-            "there are no arguments",
+            "the arguments are missing",
             code="missing-key",
             key="arguments",
-            accepted="one for each of the kernel's parameters",
+            accepted="one for each parameter of the kernel",
         )
     if source:
         how = executing.KernelLaunch(
@@ -411,7 +411,7 @@ def emulate(
         return executing.execute_source(os.fspath(file), arguments, how)
     if isinstance(arguments, Mapping):
         raise UserError(
-            "PTX does not keep the names of parameters",
+            "PTX does not preserve parameter names",
             code="unsupported",
             key="arguments",
             accepted="a list, in order",
@@ -436,19 +436,19 @@ def inspect(
     arch: str = "sm_90",
     toolchain: str = "auto",
 ) -> Inspection:
-    """Read the loops and the instruction mix of a file or of one variant of an experiment, as `lab inspect` does.
+    """Analyse the loops and the instruction mix of a file or of one variant, as `lab inspect` does.
 
     Args:
         file: A `.ptx`, `.cubin` or `.cu` file, CUDA text, or an experiment: a file, or a mapping as for `run`.
-        variant: Of an experiment: the id of a variant, or the beginning of it; needless where there is one.
-        arch: Architecture that a `.cu` file is compiled for.
+        variant: For an experiment: the id of a variant, or a prefix of it; optional if there is only one.
+        arch: Target architecture of a `.cu` file.
         toolchain: Compiler of a `.cu` file: ``auto``, ``nvrtc`` or ``nvcc``.
 
     Raises:
-        UserError: there is no such file or variant, or the file is of another kind.
-        CompileError: the compiler refused the source.
-        ReaderError: the listing cannot be read.
-        MissingToolError: there is no compiler or no disassembler.
+        UserError: there is no such file or variant, or the file type is not supported.
+        CompileError: the compiler rejected the source.
+        ReaderError: the listing cannot be parsed.
+        MissingToolError: no compiler or no disassembler is installed.
     """
     from lab.api import executing
     from lab.cli.inspect import inspect_file, inspect_variant
@@ -468,7 +468,7 @@ def inspect(
 
 
 def compare(a: PathOrText, b: PathOrText, *, relative: bool = False) -> Comparison:
-    """Compare two runs: which variants are faster, slower or the same in the second, and what changed in their code.
+    """Compare two runs: which variants became faster or slower or stayed the same, and how their code changed.
 
     Args:
         a: A run directory.
@@ -477,7 +477,7 @@ def compare(a: PathOrText, b: PathOrText, *, relative: bool = False) -> Comparis
 
     Raises:
         UserError: the runs have no variant in common.
-        StoreError: a directory holds no run, or cannot be read.
+        StoreError: a directory does not contain a run, or cannot be read.
     """
     from lab.runs.compare import compare_folders
 
@@ -485,7 +485,7 @@ def compare(a: PathOrText, b: PathOrText, *, relative: bool = False) -> Comparis
 
 
 def load(folder: PathOrText) -> ExperimentRun:
-    """Open the run in a directory, as `run` returned it.
+    """Open the run in a directory, as returned by `run`.
 
     Args:
         folder: The run directory.
@@ -505,7 +505,7 @@ def records(folder: PathOrText) -> pd.DataFrame:
         folder: The run directory.
 
     Returns:
-        One row for each variant, with the columns of `records.csv`; a column's name holds its unit.
+        One row per variant, with the columns of `records.csv`; a column's name includes its unit.
 
     Raises:
         StoreError: the directory holds no run, or cannot be read.

@@ -150,7 +150,7 @@ def _own_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _reports_drawn_quickly() -> Iterator[None]:
-    """What takes most of a report's time is made once, and no pixel of its pictures is.
+    """Cache the slow parts of a report, and skip painting its pictures.
 
     Matplotlib builds each picture's figure, which reads all of its data; laying it out and painting it is left to the
     tests of pictures (`painted`, and all of tests/report/charts). A chart of the page is specified once a process.
@@ -257,16 +257,16 @@ def make_at() -> Callable[[Path, str], Store]:
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Path:
-    """A real run directory of kernels with known faults and costs, executed on the CPU; tests only read it."""
+    """Emulate kernels with known faults and costs into a run directory that tests only read."""
     import planted as kernels  # noqa: PLC0415 - after the path is set
 
-    done = shared_folder / "planted"
+    run_folder = shared_folder / "planted"
     with FileLock(shared_folder / "planted.lock"), pytest.MonkeyPatch.context() as patch:
-        if not done.exists():
+        if not run_folder.exists():
             patch.setenv("LAB_CACHE_DIR", str(shared_folder / "cache"))
             patch.setenv("LAB_CALIBRATION", str(shared_folder / "none.yaml"))
-            kernels.execute(tmp_path_factory.mktemp("planted")).replace(done)
-    return done
+            kernels.execute(tmp_path_factory.mktemp("planted")).replace(run_folder)
+    return run_folder
 
 
 @pytest.fixture(scope="session")

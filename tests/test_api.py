@@ -43,8 +43,8 @@ def test_importing_lab_imports_nothing_heavy():
         "import sys, lab; print([name for name in ('numpy', 'pandas', 'pydantic', 'rich', 'scipy') "
         "if name in sys.modules], lab.__version__)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["[]", lab.__version__]
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.split() == ["[]", lab.__version__]
 
 
 def test_dispatch_is_the_module_that_uses_libraries():
@@ -63,15 +63,15 @@ def experiment(tmp_path):
 
 
 def test_a_run_from_python(experiment, tmp_path):
-    done = lab.run(str(experiment), output=tmp_path / "out", jobs=1, gpu=False, archs=["sm_90"])
-    assert done.folder == tmp_path / "out"
-    assert done.page.is_file()
-    assert done.frame["p.first"].tolist() == [1, 2]
-    assert done.best.status is Status.INSPECTED
-    assert lab.records(tmp_path / "out").equals(done.frame)
-    compared = lab.compare(done.folder, str(done.folder))
+    outcome = lab.run(str(experiment), output=tmp_path / "out", jobs=1, gpu=False, archs=["sm_90"])
+    assert outcome.folder == tmp_path / "out"
+    assert outcome.page.is_file()
+    assert outcome.frame["p.first"].tolist() == [1, 2]
+    assert outcome.best.status is Status.INSPECTED
+    assert lab.records(tmp_path / "out").equals(outcome.frame)
+    compared = lab.compare(outcome.folder, str(outcome.folder))
     assert len(compared.changes) == 2
-    shown = lab.inspect(experiment, variant=done.best.variant)
+    shown = lab.inspect(experiment, variant=outcome.best.variant)
     assert [listing.isa for listing in shown.listings] == ["ptx", "sass"]
 
 
@@ -91,14 +91,14 @@ def test_a_kernel_is_inspected_and_executed_on_arrays(tmp_path):
     (tmp_path / "k.ptx").write_text(shown.listings[0].text)
     assert shown.to_json()["kernels"][0]["name"] == "square"
     x, y = np.arange(40, dtype=np.float32), np.zeros(40, np.float32)
-    done = lab.emulate(tmp_path / "k.ptx", [np.int32(40), x, y], block=64)
-    assert done.clean
+    emulation = lab.emulate(tmp_path / "k.ptx", [np.int32(40), x, y], block=64)
+    assert emulation.clean
     assert (y == x * x).all()
     again = np.zeros(40, np.float32)
     compiled = lab.emulate(tmp_path / "k.ptx", [np.int32(40), x, again], block=64, engine="compiled")
-    assert (done.engine, compiled.engine) == ("interpreted", "compiled")
+    assert (emulation.engine, compiled.engine) == ("interpreted", "compiled")
     assert (again == y).all()
-    assert compiled.counts == done.counts
+    assert compiled.counts == emulation.counts
     mixed = lab.emulate(tmp_path / "k.ptx", ["i32=41", "f32[40]=normal", y], block=64)
     assert not mixed.clean
     with pytest.raises(UserError, check=coded("unknown-name", key="--kernel", found="squared")):

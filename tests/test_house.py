@@ -77,12 +77,12 @@ def test_a_public_class_name_has_one_meaning() -> None:
 def test_only_the_gpu_room_touches_pycuda() -> None:
     """An import contract sees import statements alone; this sees `import_module("pycuda...")`, too."""
     named = re.compile(r"^\s*(?:import|from)\s+pycuda|import_module\(\s*[\"']pycuda", re.MULTILINE)
-    found = [
+    offenders = [
         relative(module)
         for module in MODULES
         if named.search(module.read_text(encoding="utf-8")) and "gpu" not in module.relative_to(LAB).parts
     ]
-    assert found == []
+    assert offenders == []
 
 
 def test_only_the_cluster_room_touches_dask() -> None:
@@ -100,12 +100,12 @@ def test_no_alias_hides_what_an_array_holds() -> None:
 def test_no_test_depends_on_the_clock() -> None:
     """Waiting makes tests slow on a quiet machine and wrong on a busy one."""
     waits = re.compile(r"\btime\.sleep\(|^from time import .*\bsleep\b", re.MULTILINE)
-    found = [
+    offenders = [
         relative(test)
         for test in sorted((ROOT / "tests").rglob("*.py"))
         if waits.search(test.read_text(encoding="utf-8")) and "support" not in test.parts
     ]
-    assert found == []
+    assert offenders == []
 
 
 def test_no_pattern_has_a_possessive_group() -> None:
@@ -122,12 +122,14 @@ def test_no_duration_is_taken_from_a_clock_that_can_be_set() -> None:
 
 def test_every_process_gets_an_environment_of_its_own() -> None:
     """A process that is started without one reads this process's variables, which another thread may be changing."""
-    found = []
+    offenders = []
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
-                found += [] if any(one.arg == "env" for one in node.keywords) else [f"{relative(module)}:{node.lineno}"]
-    assert found == []
+                offenders += (
+                    [] if any(one.arg == "env" for one in node.keywords) else [f"{relative(module)}:{node.lineno}"]
+                )
+    assert offenders == []
 
 
 TOUCHES = frozenset(("open", "read_bytes", "write_text", "write_bytes", "unlink", "rename", "iterdir", "glob", "rglob"))
@@ -153,7 +155,7 @@ ALLOWED = {
 
 def test_what_somebody_sent_is_opened_in_one_place() -> None:
     """`lab.base.folder` follows no link, and opens no FIFO and no device; `pathlib` does."""
-    found = set()
+    openings = set()
     for module in MODULES:
         if not relative(module).startswith(SENT):
             continue
@@ -164,8 +166,8 @@ def test_what_somebody_sent_is_opened_in_one_place() -> None:
             of_a_path = name == "read_text" and any(one.arg == "encoding" for one in node.keywords)
             of_a_folder = ast.unparse(node.func) in ("folder.open", "self._folder.open", "tarfile.open")
             if (name in TOUCHES and not of_a_folder) or of_a_path:
-                found.add((relative(module), name))
-    assert found == set(ALLOWED)
+                openings.add((relative(module), name))
+    assert openings == set(ALLOWED)
 
 
 TERMINAL = {"lab/base/terminal.py", "lab/cli/terminal.py"}
@@ -188,24 +190,26 @@ def writes_to_a_terminal(source: str) -> list[int]:
     """Lines at which a module may write to standard output or standard error."""
     tree = ast.parse(source)
     harmless = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in HARMLESS}
-    found = []
+    writing_lines = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
-            found += [node.lineno] if WRITES.fullmatch(ast.unparse(node) if name == "os.write" else name) else []
+            writing_lines += (
+                [node.lineno] if WRITES.fullmatch(ast.unparse(node) if name == "os.write" else name) else []
+            )
         elif isinstance(node, ast.ClassDef):
-            found += [node.lineno for base in node.bases if WRITES.fullmatch(ast.unparse(base))]
+            writing_lines += [node.lineno for base in node.bases if WRITES.fullmatch(ast.unparse(base))]
         elif isinstance(node, ast.ImportFrom) and node.module in {"sys", "rich"}:
-            found += [node.lineno for one in node.names if one.name in {"stdout", "stderr", "print"}]
+            writing_lines += [node.lineno for one in node.names if one.name in {"stdout", "stderr", "print"}]
         elif isinstance(node, ast.Attribute) and node not in harmless and STREAMS.fullmatch(ast.unparse(node)):
-            found.append(node.lineno)
-    return found
+            writing_lines.append(node.lineno)
+    return writing_lines
 
 
 def test_text_reaches_a_terminal_in_one_way() -> None:
     """`lab.base.terminal.write` and the consoles of `lab.cli.terminal` make control characters visible."""
-    found = {relative(module): writes_to_a_terminal(module.read_text(encoding="utf-8")) for module in MODULES}
-    assert {name for name, lines in found.items() if lines} == TERMINAL | set(OTHERS)
+    lines_by_module = {relative(module): writes_to_a_terminal(module.read_text(encoding="utf-8")) for module in MODULES}
+    assert {name for name, lines in lines_by_module.items() if lines} == TERMINAL | set(OTHERS)
 
 
 @pytest.mark.parametrize(

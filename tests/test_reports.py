@@ -40,7 +40,7 @@ def committed() -> list[Path]:
 
 
 def links(page: Path) -> list[str]:
-    """What a page links to or shows, but for places of its own and data in its text."""
+    """Return a page's external links and images, without fragments and inline data."""
     found = re.findall(r'(?:href|src)="([^"]*)"', page.read_text(encoding="utf-8"))
     return [link for link in found if link and not link.startswith(("#", "data:"))]
 

@@ -84,9 +84,9 @@ class Compared:
     emulated: dict[str, int]
 
 
-def emulated_figures(done: Emulation) -> dict[str, int]:
+def emulated_figures(emulation: Emulation) -> dict[str, int]:
     """The emulator's counts under the names of `METRICS`."""
-    counts = done.counts
+    counts = emulation.counts
     if counts is None:
         raise ValueError("an emulation without counts")
     figures = {
@@ -129,15 +129,15 @@ class _Recorder:
         dynamic_shared_bytes: int = 0,
     ) -> Emulation:
         before = [_plain(value) for value in args]
-        done = launch(ptx, kernel, grid, block, args, dynamic_shared_bytes=dynamic_shared_bytes)
+        emulation = launch(ptx, kernel, grid, block, args, dynamic_shared_bytes=dynamic_shared_bytes)
         module = read_ptx(ptx) if isinstance(ptx, str) else ptx
         types = Program(module, kernel).kernel.parameters
         values = tuple(
             value if isinstance(value, np.ndarray) else _scalar(value, parameter.type)
             for value, parameter in zip(before, types, strict=True)
         )
-        self.seen.append(_Launched(kernel, _three(grid), _three(block), dynamic_shared_bytes, values, done))
-        return done
+        self.seen.append(_Launched(kernel, _three(grid), _three(block), dynamic_shared_bytes, values, emulation))
+        return emulation
 
 
 def _plain(value: object) -> object:
@@ -160,7 +160,7 @@ def _three(size: Size) -> tuple[int, int, int]:
 
 
 def recorded(group: str, name: str, cubin: bytes, execute: Callable[[], object]) -> Iterator[Compared]:
-    """What `execute` launches in the emulator."""
+    """Yield the launches that `execute` makes in the emulator."""
     recorder = _Recorder()
     with patch.object(emulate, "launch", recorder), patch.object(cases, "launch", recorder):
         execute()
@@ -171,14 +171,14 @@ def recorded(group: str, name: str, cubin: bytes, execute: Callable[[], object])
 
 def pattern_launches() -> Iterator[Compared]:
     """One launch a pattern."""
-    made = build(toolchain("nvrtc"), CompileRequest(patterns.source(), "patterns.cu", "sm_90")).build
-    module = read_ptx(made.ptx)
+    built = build(toolchain("nvrtc"), CompileRequest(patterns.source(), "patterns.cu", "sm_90")).build
+    module = read_ptx(built.ptx)
     data, out = np.zeros(patterns.GLOBAL_BYTES, np.uint8), np.zeros(patterns.LANES, np.uint32)
     for pattern in patterns.patterns():
         args = (np.concatenate([pattern.offsets, pattern.sources]), data, out)
-        done = launch(module, pattern.kernel, 1, patterns.LANES, args, check=False)
-        prepared = Prepared(pattern.name, made.cubin, pattern.kernel, (1, 1, 1), (patterns.LANES, 1, 1), 0, args)
-        yield Compared(prepared, pattern.kernel, emulated_figures(done))
+        emulation = launch(module, pattern.kernel, 1, patterns.LANES, args, check=False)
+        prepared = Prepared(pattern.name, built.cubin, pattern.kernel, (1, 1, 1), (patterns.LANES, 1, 1), 0, args)
+        yield Compared(prepared, pattern.kernel, emulated_figures(emulation))
 
 
 def ladder_launches() -> Iterator[Compared]:
@@ -190,29 +190,29 @@ def ladder_launches() -> Iterator[Compared]:
     leading = dict.fromkeys(("lda", "ldb", "ldc"))
     awkward = {key: value for key, value in {**small, **AWKWARD}.items() if key not in leading}
     for planned in plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs):
-        made = build(planned.toolchain, planned.request).build
+        built = build(planned.toolchain, planned.request).build
         for problem in (small, experiment.operator.problem(awkward)):
             launched = Instance(planned.point.kernel.template, planned.point.parameters, problem).launches
             task = emulate.EmulationTask(launched, experiment.operator_reference, problem, experiment.seed, {})
             name = f"{planned.point.kernel.name}, {problem['m']} x {problem['n']} x {problem['k']}"
-            yield from recorded("ladder", name, made.cubin, partial(emulate.emulate, task, made.ptx))
+            yield from recorded("ladder", name, built.cubin, partial(emulate.emulate, task, built.ptx))
 
 
 def family_launches() -> Iterator[Compared]:
     """The emulator's test kernels."""
     for source, case in cases.CASES:
-        made = build(toolchain("nvrtc"), CompileRequest(compiling.source(source), f"{source}.cu", "sm_90")).build
-        yield from recorded("families", f"{source}: {case.__name__}", made.cubin, partial(case, made.ptx))
+        built = build(toolchain("nvrtc"), CompileRequest(compiling.source(source), f"{source}.cu", "sm_90")).build
+        yield from recorded("families", f"{source}: {case.__name__}", built.cubin, partial(case, built.ptx))
 
 
 def measured(compared: Sequence[Compared], ncu: str) -> list[dict[str, int]]:
     """Nsight Compute's counters of each launch, in order: those that say something of its group."""
-    found: dict[int, dict[str, int]] = {}
+    counters: dict[int, dict[str, int]] = {}
     for group, names in _SAYS:
-        at = [i for i, one in enumerate(compared) if i not in found and one.group.startswith(group)]
+        at = [i for i, one in enumerate(compared) if i not in counters and one.group.startswith(group)]
         metrics = {name: metric for name, metric in METRICS.items() if name.startswith(names)}
-        found.update(zip(at, _profile([compared[i].launch for i in at], metrics, ncu), strict=True))
-    return [found[i] for i in range(len(compared))]
+        counters.update(zip(at, _profile([compared[i].launch for i in at], metrics, ncu), strict=True))
+    return [counters[i] for i in range(len(compared))]
 
 
 def _profile(launches: Sequence[Prepared], metrics: dict[str, str], ncu: str) -> list[dict[str, int]]:
@@ -221,19 +221,19 @@ def _profile(launches: Sequence[Prepared], metrics: dict[str, str], ncu: str) ->
         file.write_bytes(pickle.dumps(tuple(launches)))
         target = [sys.executable, str(HERE / "hardware.py"), str(file)]
         try:
-            found = collect(ncu, list(metrics.values()), target, flush=True)
+            collected = collect(ncu, list(metrics.values()), target, flush=True)
         except ProfilerError as error:
             raise SystemExit(str(error)) from error
-    if found.unknown:
-        raise SystemExit(f"ncu does not know {', '.join(found.unknown)}")
-    if len(found.rows) != len(launches):
-        raise SystemExit(f"ncu saw {len(found.rows)} launches of {len(launches)}")
+    if collected.unknown:
+        raise SystemExit(f"ncu does not know {', '.join(collected.unknown)}")
+    if len(collected.rows) != len(launches):
+        raise SystemExit(f"ncu saw {len(collected.rows)} launches of {len(launches)}")
     strange = [
-        row for row, launch in zip(found.rows, launches, strict=True) if not row.kernel.startswith(launch.kernel)
+        row for row, launch in zip(collected.rows, launches, strict=True) if not row.kernel.startswith(launch.kernel)
     ]
     if strange:
         raise SystemExit(f"ncu saw another order of kernels: {strange[0].kernel}")
-    return [{name: int(row.values[metric]) for name, metric in metrics.items()} for row in found.rows]
+    return [{name: int(row.values[metric]) for name, metric in metrics.items()} for row in collected.rows]
 
 
 def _machine(ncu: str) -> dict[str, str]:

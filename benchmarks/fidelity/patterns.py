@@ -23,7 +23,7 @@ _LANE = np.arange(LANES)
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What one warp accesses.
+    """The memory access pattern of one warp.
 
     Attributes:
         space: `shared` or `global`.
@@ -49,20 +49,20 @@ class Pattern:
 
 def patterns() -> tuple[Pattern, ...]:
     """Every pattern of every space, operation and width."""
-    found = []
+    collected = []
     none = np.zeros(LANES, np.uint32)
     for width in WIDTHS:
         contiguous = _bytes(_LANE, width)
         for name, elements in _shared(width):
             offsets = _bytes(elements, width)
-            found += [Pattern("shared", operation, width, name, offsets, none) for operation in ("load", "store")]
+            collected += [Pattern("shared", operation, width, name, offsets, none) for operation in ("load", "store")]
             if len(set(offsets[offsets != IDLE])) == np.count_nonzero(offsets != IDLE):  # else the lanes race
-                found += [Pattern("shared", "copy", width, name, offsets, contiguous)]
+                collected += [Pattern("shared", "copy", width, name, offsets, contiguous)]
         for name, target, source in _copied():
-            found += [Pattern("shared", "copy", width, name, _bytes(target, width), _bytes(source, width))]
+            collected += [Pattern("shared", "copy", width, name, _bytes(target, width), _bytes(source, width))]
         for name, offsets in _global(width):
-            found += [Pattern("global", operation, width, name, offsets, none) for operation in ("load", "store")]
-    return tuple(found)
+            collected += [Pattern("global", operation, width, name, offsets, none) for operation in ("load", "store")]
+    return tuple(collected)
 
 
 def _bytes(elements: NDArray[np.int64], width: int) -> Offsets:

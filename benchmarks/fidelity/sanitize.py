@@ -68,10 +68,10 @@ def judged(only: Sequence[str] = ()) -> Iterator[Judged]:
     for kernel, name, case, text in originals + planted:
         if only and kernel not in only:
             continue
-        made = build(toolchain("nvrtc"), CompileRequest(text, f"{kernel}.cu", "sm_90", ("-lineinfo",))).build
+        built = build(toolchain("nvrtc"), CompileRequest(text, f"{kernel}.cu", "sm_90", ("-lineinfo",))).build
         outcomes: list[cases.Outcome] = []
-        execute = functools.partial(_execute, case, made.ptx, outcomes)
-        (recorded,) = measure.recorded(kernel, name, made.cubin, execute)
+        execute = functools.partial(_execute, case, built.ptx, outcomes)
+        (recorded,) = measure.recorded(kernel, name, built.cubin, execute)
         kinds = [str(finding.kind) for finding in outcomes[0].emulation.findings]
         if not outcomes[0].right:
             kinds.append("wrong-result")
@@ -93,20 +93,20 @@ def _judge(number: int, mutant: int) -> Judged:
     if mutant >= 0:
         old, new = case.mutants[mutant]
         change, text = _change(old, new), text.replace(old, new, 1)
-    made = build(toolchain("nvrtc"), CompileRequest(text, "kernel.cu", "sm_90", ("-lineinfo",))).build
+    built = build(toolchain("nvrtc"), CompileRequest(text, "kernel.cu", "sm_90", ("-lineinfo",))).build
     arguments = case.arguments()
-    done = launch(made.ptx, "k", case.grid, case.block, arguments, max_steps=_ENDLESS_STEPS)
+    done = launch(built.ptx, "k", case.grid, case.block, arguments, max_steps=_ENDLESS_STEPS)
     kinds = [str(finding.kind) for finding in done.findings]
     if not case.check(arguments):
         kinds.append("wrong-result")
     prepared = Prepared(
-        f"{case.name}, {change}", made.cubin, "k", (case.grid, 1, 1), (case.block, 1, 1), 0, tuple(case.arguments())
+        f"{case.name}, {change}", built.cubin, "k", (case.grid, 1, 1), (case.block, 1, 1), 0, tuple(case.arguments())
     )
     return Judged(case.name, change, tuple(dict.fromkeys(kinds)), prepared)
 
 
 def _change(old: str, new: str) -> str:
-    """What a mutant changes, in words."""
+    """Describe the edit of a mutant."""
     was, now = (" ".join(text.split()).replace("`", "'") for text in (old, new))
     return f"`{was}` becomes `{now}`" if now else f"without `{was}`"
 
@@ -116,7 +116,7 @@ def _execute(case: Callable[[str], cases.Outcome], ptx: str, outcomes: list[case
 
 
 def verdict(tool: str, prepared: Prepared, command: str, limit: int = _LIMIT_S) -> str:
-    """What compute-sanitizer says of a launch within `limit` seconds: empty where it finds nothing."""
+    """Return compute-sanitizer's report on a launch within `limit` seconds; empty without errors."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "launch.pickle"
         file.write_bytes(pickle.dumps((prepared,)))
@@ -168,16 +168,26 @@ def main() -> None:
     others = [one for one in found if one not in endless]
     rows = []
 
-    def ask(one: Judged) -> dict[str, object]:
-        said = {tool: verdict(tool, one.launch, options.command, options.limit) for tool in TOOLS}
-        return {"kernel": one.kernel, "mutant": one.mutant, "emulator": one.found, "sanitizer": said}
+    def ask(judged_case: Judged) -> dict[str, object]:
+        said = {tool: verdict(tool, judged_case.launch, options.command, options.limit) for tool in TOOLS}
+        return {
+            "kernel": judged_case.kernel,
+            "mutant": judged_case.mutant,
+            "emulator": judged_case.found,
+            "sanitizer": said,
+        }
 
     with ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1)) as pool:
         rows = list(pool.map(ask, others))
-    for one in endless:  # alone: it keeps the GPU busy until it is killed
-        said = verdict("memcheck", one.launch, options.command, options.limit)
+    for judged_case in endless:  # alone: it keeps the GPU busy until it is killed
+        said = verdict("memcheck", judged_case.launch, options.command, options.limit)
         rows.append(
-            {"kernel": one.kernel, "mutant": one.mutant, "emulator": one.found, "sanitizer": {"memcheck": said}}
+            {
+                "kernel": judged_case.kernel,
+                "mutant": judged_case.mutant,
+                "emulator": judged_case.found,
+                "sanitizer": {"memcheck": said},
+            }
         )
     version = subprocess.run([options.command, "--version"], capture_output=True, text=True, check=True).stdout
     machine = {

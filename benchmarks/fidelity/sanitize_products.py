@@ -51,23 +51,23 @@ Case = tuple[str, str, Mapping[str, Scalar], GemmProblem]
 
 
 def cases() -> Iterator[Case]:
-    """Every setting in every layout; types take turns. Blocks take several tiles and go round their rings of stages."""
+    """Yield every setting in every layout, cycling through types; blocks take several tiles and wrap their rings."""
     types = cycle(_TYPES)
-    for (label, (name, given)), layout in product(SETTINGS.items(), ("nn", "nt", "tn", "tt")):
+    for (label, (name, parameters)), layout in product(SETTINGS.items(), ("nn", "nt", "tn", "tt")):
         dtype, out_dtype = next(types)
         problem = operator("gemm").problem({**_SIZE, "layout": layout, "dtype": dtype, "out_dtype": out_dtype})
-        yield f"{label}, {layout} {dtype} to {out_dtype}", name, given, problem
+        yield f"{label}, {layout} {dtype} to {out_dtype}", name, parameters, problem
     if locate.cutlass() is not None:
-        for label, (given, kinds) in CUTLASS.items():
-            yield f"CUTLASS, {label}", "cutlass", given, list(cutlass_problems(given, kinds))[-1]
+        for label, (parameters, kinds) in CUTLASS.items():
+            yield f"CUTLASS, {label}", "cutlass", parameters, list(cutlass_problems(parameters, kinds))[-1]
 
 
 def prepared(case: Case, description: GpuDescription) -> Job | str:
     """Compile a case; what hinders it, in words, where it does not compile."""
-    label, name, given, problem = case
+    label, name, parameters, problem = case
     wanted = "sm_90a" if name == "cutlass" or arch(name).endswith("a") else description.arch
     try:
-        instance = Instance.of(template(name), given, problem)
+        instance = Instance.of(template(name), parameters, problem)
         request = CompileRequest(instance.source, "kernel.cu", wanted, ("-lineinfo",))
         made = build(toolchain("nvrtc"), request, Cache(default_folder())).build
         residency = Residency(from_description(description), made.resources)
@@ -97,8 +97,8 @@ def watched(tool: str, jobs: Sequence[Job], command: str, limit_s: int) -> tuple
         with output.open("w") as said, contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(words, stdout=said, stderr=subprocess.STDOUT, timeout=limit_s, check=False)
         text = output.read_text(errors="replace")
-    found = _FOUND.findall(text)
-    return sum(map(int, found)) if found else None, dict(_LAUNCHED.findall(text)), text
+    counts = _FOUND.findall(text)
+    return sum(map(int, counts)) if counts else None, dict(_LAUNCHED.findall(text)), text
 
 
 def main() -> None:
@@ -127,17 +127,19 @@ def main() -> None:
     with ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1)) as threads:
         ends = list(threads.map(lambda task: watched(task[0], task[1], options.command, options.limit), tasks))
     ended, right, findings = Counter[str](), Counter[str](), Counter[str]()
-    for (tool, part), (found, launched, text) in zip(tasks, ends, strict=True):
+    for (tool, jobs_run), (count, launched, text) in zip(tasks, ends, strict=True):
         ended[tool] += len(launched)
         right[tool] += sum(end == "right" for end in launched.values())
-        findings[tool] += found or 0
+        findings[tool] += count or 0
         for variant, end in launched.items():
             if end != "right":
                 print(f"{tool}: {variant}: {end}")
-        if found is None:
-            print(f"{tool}: {len(part)} launches from {part[0].variant!r} on did not end within {options.limit} s")
-        elif found:
-            print(f"{tool}: {found} findings\n{text[:4000]}")
+        if count is None:
+            print(
+                f"{tool}: {len(jobs_run)} launches from {jobs_run[0].variant!r} on did not end within {options.limit} s"
+            )
+        elif count:
+            print(f"{tool}: {count} findings\n{text[:4000]}")
     for tool in options.tools:
         print(f"{tool}: {ended[tool]} of {len(jobs)} launches watched, {right[tool]} right, {findings[tool]} findings")
 

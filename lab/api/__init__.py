@@ -1,1 +1,1 @@
-"""The Python API beyond plain calls of the pipeline: experiments as mappings, arrays, and Kernel Tuner's arguments."""
+"""The Python API beyond plain pipeline calls: experiments as mappings, arrays, and Kernel Tuner's interface."""

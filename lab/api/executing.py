@@ -1,4 +1,4 @@
-"""Execute a kernel on the CPU: of a `.ptx` or `.cu` file, of CUDA text, or of an experiment on a plain kernel."""
+"""Emulation of a kernel from a `.ptx` or `.cu` file, CUDA text, or a plain-kernel experiment."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _SOURCES = (".cu", ".cuh")
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """How one kernel is launched.
+    """The launch of one kernel.
 
     Attributes:
-        kernel: Its name, in C++; None where there is one kernel.
+        kernel: Its C++ name; None if the source has only one kernel.
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
-        shared_bytes: Dynamic shared memory of a block.
-        seed: Of random buffers.
+        shared_bytes: Dynamic shared memory per block.
+        seed: Seed of random buffers.
         macros: Macros of a source.
         arch: Architecture that a source is compiled for.
         options: Further compiler options.
-        engine: What executes it, as in `lab.emulator.api.launch`.
-        schedule: Seed of another fair order of warps and blocks; None for the order of the program.
+        engine: The engine, as in `lab.emulator.api.launch`.
+        schedule: Seed of another fair order of warps and blocks; None for program order.
         monitor: The time limit; None for none.
     """
 
@@ -75,34 +75,34 @@ class KernelLaunch:
 
 
 def is_text(file: str | Path) -> bool:
-    """Whether this is CUDA text and not the path of a file."""
+    """Return whether this is CUDA text rather than the path of a file."""
     return isinstance(file, str) and is_code(file)
 
 
 @contextmanager
-def on_disk(given: str | Path | Mapping[str, Any]) -> Iterator[Path]:
-    """Give CUDA text or a mapping a file for a while; a file is itself.
+def on_disk(source: str | Path | Mapping[str, Any]) -> Iterator[Path]:
+    """Write CUDA text or a mapping to a temporary file; yield the path, or that of an existing file.
 
     Raises:
-        UserError: Something in the mapping is wrong.
+        UserError: The mapping is invalid.
     """
-    if not isinstance(given, Mapping) and not is_text(given):
-        yield Path(given)
+    if not isinstance(source, Mapping) and not is_text(source):
+        yield Path(source)
         return
     with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-        if isinstance(given, Mapping):
-            yield written(given, Path(folder), measured=False)
+        if isinstance(source, Mapping):
+            yield written(source, Path(folder), measured=False)
         else:
             file = Path(folder) / "kernel.cu"
-            file.write_text(str(given), encoding="utf-8")
+            file.write_text(str(source), encoding="utf-8")
             yield file
 
 
 def only_variant(file: Path) -> str:
-    """Return the id of an experiment's variant where it has one.
+    """Return the id of an experiment's only variant.
 
     Raises:
-        UserError: It has several.
+        UserError: It has several variants.
     """
     loaded = load(file, run_operator=False)
     planned = planned_variants(loaded)
@@ -110,84 +110,90 @@ def only_variant(file: Path) -> str:
 
 
 def planned_variants(loaded: Experiment) -> Plan:
-    """Return the variants of an experiment in their order; where it names no architecture, for the default one."""
+    """Return the variants of an experiment in order, for the default architecture if it names none."""
     archs = [arch for arch in loaded.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
     loaded = on(loaded, archs)
     return plan(loaded, expand(loaded).points, toolchains(loaded), archs)
 
 
 def is_source(file: str | Path) -> bool:
-    """Whether this is CUDA: a file by its name, or text."""
+    """Return whether this is CUDA: a file with a CUDA suffix, or text."""
     return is_text(file) or Path(file).suffix in _SOURCES
 
 
-def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any], how: KernelLaunch) -> Emulation:
-    """Compile a kernel and execute it on the CPU.
+def execute_source(
+    file: str | Path, arguments: Sequence[Any] | Mapping[str, Any], launch_options: KernelLaunch
+) -> Emulation:
+    """Compile a kernel and emulate it.
 
     Args:
         file: A `.cu` file, or CUDA text.
-        arguments: In the kernel's order, or by the names of its parameters.
-        how: The launch.
+        arguments: In the kernel's order, or by parameter name.
+        launch_options: The launch.
 
     Raises:
-        UserError: There is no such file or kernel, or arguments or a geometry do not fit it.
-        CompileError: The compiler refused the source.
+        UserError: There is no such file or kernel, or arguments or launch geometry do not match it.
+        CompileError: The compiler rejected the source.
         UnsupportedInstruction: The emulator does not support an instruction.
     """
     title = Path("kernel.cu") if is_text(file) else Path(file)
     text = str(file) if is_text(file) else read_text(title, _MOST_BYTES)
-    found = read_kernels(text)
-    chosen = _chosen(found, how.kernel, title)
-    source, included = gather(with_macros(text, how.macros, title) if how.macros else text, (title.parent,))
+    kernels = read_kernels(text)
+    chosen = _chosen(kernels, launch_options.kernel, title)
+    source, included = gather(
+        with_macros(text, launch_options.macros, title) if launch_options.macros else text, (title.parent,)
+    )
     compiler = toolchain("auto")
-    if compiler.name == "nvrtc":  # which refuses host code
+    if compiler.name == "nvrtc":  # which rejects host code
         source, included = device_unit(source, included)
-    name = how.kernel or chosen.qualified_name
-    request = CompileRequest(source, title.name, how.arch, tuple(how.options), tuple(included.items()), (name,))
-    made = build(compiler, request).build
-    values = _values(arguments, chosen, how.seed, title)
-    symbol = made.symbols.get(name, name)
+    name = launch_options.kernel or chosen.qualified_name
+    request = CompileRequest(
+        source, title.name, launch_options.arch, tuple(launch_options.options), tuple(included.items()), (name,)
+    )
+    compiled = build(compiler, request).build
+    values = _values(arguments, chosen, launch_options.seed, title)
+    symbol = compiled.symbols.get(name, name)
     return launch(
-        read_ptx(made.ptx, str(title)),
+        read_ptx(compiled.ptx, str(title)),
         symbol,
-        how.grid,
-        how.block,
+        launch_options.grid,
+        launch_options.block,
         values,
-        dynamic_shared_bytes=how.shared_bytes,
-        engine=how.engine,
-        schedule=how.schedule,
-        monitor=how.monitor,
+        dynamic_shared_bytes=launch_options.shared_bytes,
+        engine=launch_options.engine,
+        schedule=launch_options.schedule,
+        monitor=launch_options.monitor,
     )
 
 
-def _chosen(found: Sequence[SourceKernel], wanted: str | None, file: Path) -> SourceKernel:
-    names = [one.qualified_name for one in found]
-    if wanted is None:
-        if len(found) == 1:
-            return found[0]
-        message = "the source has several kernels" if found else "the source has no kernel"
+def _chosen(kernels: Sequence[SourceKernel], kernel_name: str | None, file: Path) -> SourceKernel:
+    names = [candidate.qualified_name for candidate in kernels]
+    if kernel_name is None:
+        if len(kernels) == 1:
+            return kernels[0]
+        message = "the source has several kernels" if kernels else "the source has no kernel"
         raise UserError(
             message, code="unsupported", at=Location(file), key="kernel", accepted=names or "a __global__ function"
         )
-    base = wanted.partition("<")[0].strip()
-    for one in found:
-        if base in (one.name, one.qualified_name):
-            return one
-    suggestion = did_you_mean(base, [*names, *(one.name for one in found)])
+    base = kernel_name.partition("<")[0].strip()
+    for kernel in kernels:
+        if base in (kernel.name, kernel.qualified_name):
+            return kernel
+    suggestion = did_you_mean(base, [*names, *(candidate.name for candidate in kernels)])
     raise UserError(
         "no such kernel",
         code="unknown-name",
         at=Location(file),
         key="kernel",
-        found=wanted,
+        found=kernel_name,
         accepted=names,
         suggestion=suggestion,
     )
 
 
 def _values(arguments: Sequence[Any] | Mapping[str, Any], kernel: SourceKernel, seed: int, file: Path) -> list[Any]:
-    """Arguments in the kernel's order; texts become what they describe."""
-    names = [one.name for one in kernel.parameters]
+    """Return the arguments in the kernel's order, with texts replaced by the values they describe."""
+    names = [parameter.name for parameter in kernel.parameters]
     if isinstance(arguments, Mapping):
         for name in arguments:
             if name not in names:
@@ -210,23 +216,23 @@ def _values(arguments: Sequence[Any] | Mapping[str, Any], kernel: SourceKernel, 
                     accepted=kernel.signature,
                 )
         arguments = [arguments[name] for name in names]
-    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
-    return [next(made) if isinstance(one, str) else one for one in arguments]
+    parsed = iter(arguments_from_words([argument for argument in arguments if isinstance(argument, str)], seed))
+    return [next(parsed) if isinstance(argument, str) else argument for argument in arguments]
 
 
 def execute_experiment(
     experiment: Path | Mapping[str, Any], variant: str | None, parameters: Mapping[str, Scalar], seed: int | None
 ) -> EmulationRecord:
-    """Execute one variant of an experiment on the CPU, at its `emulate` size, or at its own where it has none.
+    """Emulate one variant of an experiment, at its `emulate` size if it has one, else at its own size.
 
     Args:
-        experiment: The file, or the mapping in place of it.
-        variant: Its id, or the beginning of it; the first that has the parameters by default.
+        experiment: The file, or a mapping.
+        variant: Its id or a prefix of it; by default the first variant with the parameters.
         parameters: Values that the variant must have.
-        seed: Of the inputs; the experiment's by default.
+        seed: Seed of the inputs; the experiment's by default.
 
     Raises:
-        UserError: The experiment is wrong, or has no such variant.
+        UserError: The experiment is invalid, or has no such variant.
         CompileError: It does not compile.
     """
     with on_disk(experiment) as file:
@@ -236,44 +242,44 @@ def execute_experiment(
 def _execute(file: Path, variant: str | None, parameters: Mapping[str, Scalar], seed: int | None) -> EmulationRecord:
     loaded = load(file)
     planned = _variant(planned_variants(loaded), variant, parameters, file)
-    made = build(planned.toolchain, planned.request).build
+    compiled = build(planned.toolchain, planned.request).build
     point = planned.point
-    given = point.problem.emulate or point.problem.values
-    problem = loaded.operator.for_parameters(given, point.parameters)
-    known = built(loaded, planned, made, None).known
-    launches = Instance(point.kernel.template, point.parameters, problem).launches.built(known)
+    problem_values = point.problem.emulate or point.problem.values
+    problem = loaded.operator.for_parameters(problem_values, point.parameters)
+    build_facts = built(loaded, planned, compiled, None).known
+    launches = Instance(point.kernel.template, point.parameters, problem).launches.built(build_facts)
     unchecked = not loaded.operator.has_reference
-    own = ReferenceLaunch(made.ptx, launches, dict(problem)) if unchecked else None
+    own = ReferenceLaunch(compiled.ptx, launches, dict(problem)) if unchecked else None
     seed = loaded.seed if seed is None else seed
-    whole = point.problem.whole
-    task = EmulationTask(launches, loaded.operator_reference, dict(problem), seed, {}, own, whole=whole)
-    if ".py" in loaded.operator_reference:  # a Python file of the user's runs in a worker
+    full_problem = point.problem.whole
+    task = EmulationTask(launches, loaded.operator_reference, dict(problem), seed, {}, own, whole=full_problem)
+    if ".py" in loaded.operator_reference:  # a user's Python file runs in a worker
         with Services().executor(1) as executor:
-            record: EmulationRecord = executor.submit(emulate, task, made.ptx, timeout_s=_MOST_SECONDS).result()
+            record: EmulationRecord = executor.submit(emulate, task, compiled.ptx, timeout_s=_MOST_SECONDS).result()
     else:
-        record = emulate(task, made.ptx)
+        record = emulate(task, compiled.ptx)
     return replace(record, verification=None) if unchecked else record
 
 
 def _variant(planned: Sequence[Planned], variant: str | None, parameters: Mapping[str, Scalar], file: Path) -> Planned:
-    """The variant with this id, or the first with these parameters."""
-    found = [
-        one
-        for one in planned
-        if (variant is None or one.variant.startswith(variant))
-        and all(one.point.parameters.get(name) == value for name, value in parameters.items())
+    """Return the variant with this id, or the first with these parameters."""
+    matches = [
+        candidate
+        for candidate in planned
+        if (variant is None or candidate.variant.startswith(variant))
+        and all(candidate.point.parameters.get(name) == value for name, value in parameters.items())
     ]
-    if not found or (variant is not None and len(found) > 1):
-        known = [f"{one.variant} {one.label}".strip() for one in planned[:_MOST_LISTED]]
+    if not matches or (variant is not None and len(matches) > 1):
+        listed = [f"{candidate.variant} {candidate.label}".strip() for candidate in planned[:_MOST_LISTED]]
         message = "several variants begin with this id" if variant else "the experiment has several variants"
-        message = message if found else "no variant is like this"
-        wanted = variant or dict(parameters) or None
+        message = message if matches else "no variant matches"
+        requested = variant or dict(parameters) or None
         raise UserError(
             message,
             code="mismatch",
             at=Location(file),
             key="variant",
-            found=wanted,
-            accepted="\n    ".join(["", *known]),
+            found=requested,
+            accepted="\n    ".join(["", *listed]),
         )
-    return found[0]
+    return matches[0]

@@ -1,4 +1,4 @@
-"""What a caller gives in a mapping, as what an experiment file holds."""
+"""Conversion of values in a mapping to the content of an experiment file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CODE = re.compile(r"__global__|\n|\{")
 
 
 def is_code(source: str) -> bool:
-    """Whether a source is CUDA text and not the path of a file."""
+    """Return whether a source is CUDA text rather than the path of a file."""
     return _CODE.search(source) is not None
 
 
 def plain(value: object, key: str) -> Any:  # noqa: ANN401 - what YAML can hold
-    """Return a value as YAML holds it: NumPy's numbers as Python's, sequences as lists, paths as text.
+    """Return a value as YAML types: NumPy numbers as Python's, sequences as lists, paths as text.
 
     Raises:
-        UserError: It is of another kind.
+        UserError: Its type is not supported.
     """
     match value:
         case None | bool() | int() | float() | str():
@@ -36,18 +36,18 @@ def plain(value: object, key: str) -> Any:  # noqa: ANN401 - what YAML can hold
         case Path():
             return str(value)
         case Mapping():
-            return {str(name): plain(one, f"{key}.{name}") for name, one in value.items()}
+            return {str(name): plain(member, f"{key}.{name}") for name, member in value.items()}
         case np.ndarray() if value.ndim == 1:
-            return [plain(one, key) for one in value]
+            return [plain(element, key) for element in value]
         case Sequence() | range():
-            return [plain(one, f"{key}[{i}]") for i, one in enumerate(value)]
+            return [plain(element, f"{key}[{i}]") for i, element in enumerate(value)]
         case _:
             accepted = "numbers, text, true and false, and lists and mappings of these"
             raise UserError("wrong type", code="wrong-type", key=key, found=value, accepted=accepted)
 
 
 def yaml_of(data: Mapping[str, object]) -> str:
-    """Return plain data as YAML, a key a line."""
+    """Return plain data as YAML, one key per line."""
     return "".join(f"{name}: {_flow(value)}\n" for name, value in data.items())
 
 
@@ -60,7 +60,7 @@ def _flow(value: object) -> str:
         case int() | float():
             return repr(value)
         case Mapping():
-            return "{" + ", ".join(f"{json.dumps(str(name))}: {_flow(one)}" for name, one in value.items()) + "}"
+            return "{" + ", ".join(f"{json.dumps(str(name))}: {_flow(member)}" for name, member in value.items()) + "}"
         case list():
             return "[" + ", ".join(map(_flow, value)) + "]"
         case _:
@@ -68,11 +68,11 @@ def _flow(value: object) -> str:
 
 
 def anchored(name: str, text: str) -> str:
-    """Return the text of an argument with the path of its file made absolute: callers think from where they are."""
+    """Return the text of an argument with its file path made absolute, relative to the working directory."""
     try:
         argument = parse(name, text)
     except UserError:
-        return text  # a mistake that is reported with all others
+        return text  # the mistake is reported later, with all others
     if argument.fill is None or argument.fill.kind is not FillKind.FILE:
         return text
     path = argument.fill.operands[0]
@@ -84,14 +84,14 @@ def _quoted(text: str) -> bool:
 
 
 def _quote(path: str) -> str:
-    whole = str(Path.cwd() / path)
-    return f'"{whole}"' if "'" in whole else f"'{whole}'"
+    absolute = str(Path.cwd() / path)
+    return f'"{absolute}"' if "'" in absolute else f"'{absolute}'"
 
 
 def without_file(error: UserError, file: Path) -> UserError:
-    """Return a mistake as one of a mapping: its key says where it is, not a line of the file made of it."""
+    """Return a mistake in a mapping: located by its key rather than by a line of the generated file."""
     if isinstance(error, CollectedError):
-        return together([without_file(one, file) for one in error.errors])
+        return together([without_file(member, file) for member in error.errors])
     if error.at is None or Path(error.at.file) != file:
         return error
     key = error.key or _top(error.at.line, file)
@@ -99,6 +99,6 @@ def without_file(error: UserError, file: Path) -> UserError:
 
 
 def _top(line: int | None, file: Path) -> str | None:
-    """The key in a line of a file that `yaml_of` made."""
+    """Return the top-level key on a line of a file written by `yaml_of`."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     return lines[line - 1].partition(":")[0] if line and line <= len(lines) else None

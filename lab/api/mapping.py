@@ -1,7 +1,7 @@
-"""An experiment as a mapping: the keys of a file, with arrays and functions for values.
+"""Experiments as mappings: the keys of a file, with arrays and functions as values.
 
-The mapping becomes a file with everything beside it that it needs, in the folder `INPUT` of the run directory: ``lab
-run`` repeats the experiment from there.
+The mapping is written as a file, next to everything that it needs, into the folder `INPUT` of the run directory, where
+``lab run`` can repeat the experiment.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from lab.operators.declared.specification import parse
 from lab.toolchain.includes import gather
 
 INPUT: Final = "input"
-"""Folder, below the run directory, of the file that a mapping becomes."""
+"""Folder of the generated experiment file, below the run directory."""
 
 _INTEGERS: Final = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
 
 
 @dataclass(frozen=True)
 class ArraysByCase:
-    """An array that is another one where the problem is executed on the CPU.
+    """An array with different contents for the emulated problem.
 
     Attributes:
-        measured: Of the problem.
-        emulated: Of the smaller problem.
+        measured: Array of the problem.
+        emulated: Array of the smaller, emulated problem.
     """
 
     measured: NDArray[Any]
@@ -55,13 +55,13 @@ class ArraysByCase:
 
 @dataclass
 class _Reading:
-    """A mapping under translation.
+    """A mapping that is being translated.
 
     Attributes:
         given: The mapping.
-        place: Where the file is written that is made of it, and everything beside it.
+        place: Folder of the generated file and everything that it needs.
         arrays: Contents of arguments.
-        data: What the file holds so far.
+        data: Content of the file so far.
     """
 
     given: Mapping[str, Any]
@@ -74,37 +74,37 @@ class _Reading:
         return self.place.path.absolute() / f"{name_of(self.given)}.yaml"
 
 
-def name_of(given: Mapping[str, Any]) -> str:
-    """Return the kernel's name, after which a run is called.
+def name_of(mapping: Mapping[str, Any]) -> str:
+    """Return the kernel's name, which is the default name of a run.
 
     Raises:
         UserError: There is no source.
     """
-    kernel = given.get("kernel")
+    kernel = mapping.get("kernel")
     if isinstance(kernel, str) and kernel:
         return base_name(kernel).rpartition("::")[2]
-    text, path = _source(given)
-    found = read_kernels(text) if path is None or path.suffix in (".cu", ".cuh") else ()
-    return found[0].name if len(found) == 1 or (found and path is None) else path.stem if path else "kernel"
+    text, path = _source(mapping)
+    kernels = read_kernels(text) if path is None or path.suffix in (".cu", ".cuh") else ()
+    return kernels[0].name if len(kernels) == 1 or (kernels and path is None) else path.stem if path else "kernel"
 
 
-def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True) -> Path:
-    """Write the file that a mapping stands for, and everything beside it.
+def written(mapping: Mapping[str, Any], run_folder: Path, *, measured: bool = True) -> Path:
+    """Write the experiment file for a mapping, and everything that it needs.
 
     Args:
-        given: The keys of a file of the short form. `source` may be CUDA text. In `arguments`, an array is an input's
-            contents; ``("inout float32[n]", array)`` says more of it; a number is a scalar. In `reference`, an array
-            holds the expected values, and a function, which is called in this process once a problem, returns them.
+        mapping: The keys of a file of the short form. `source` may be CUDA text. In `arguments`, an array is an input's
+            contents; ``("inout float32[n]", array)`` also declares it; a number is a scalar. In `reference`, an array
+            holds the expected values, and a function, called in this process once per problem, returns them.
         run_folder: The run directory.
-        measured: A GPU may measure; else expected values are only computed at the sizes that the CPU executes.
+        measured: A GPU may measure; else expected values are only computed at the emulated sizes.
 
     Returns:
         The file.
 
     Raises:
-        UserError: Something in the mapping is wrong; the key says what.
+        UserError: The mapping is invalid; the error names the key.
     """
-    reading = _Reading(given, Folder(run_folder) / INPUT)
+    reading = _Reading(mapping, Folder(run_folder) / INPUT)
     try:
         reading.place.make()
     except OSError as error:
@@ -115,11 +115,11 @@ def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True
         kernels = _copy_source(reading)
         _arguments(reading, kernels)
         _reference_text(reading)
-        for name, value in given.items():
+        for name, value in mapping.items():
             if name not in reading.data and name != "reference":
                 reading.data[name] = plain(value, name)
         skeleton = _loaded(reading)
-        if reading.arrays or _is_computed(given.get("reference")):
+        if reading.arrays or _is_computed(mapping.get("reference")):
             _fill(reading, skeleton, measured=measured)
         _loaded(reading)
     except UserError as error:
@@ -128,40 +128,40 @@ def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True
 
 
 def _loaded(reading: _Reading) -> Experiment:
-    """Write the file as it is so far, and check it."""
+    """Write the file in its current state, and validate it."""
     text = yaml_of({name: reading.data[name] for name in _in_order(reading.data)})
     reading.place.write(reading.file.name, text)
     return from_text(text, reading.file)
 
 
 def _in_order(names: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """The file's keys in the order of the schema, which reads well; unknown ones last."""
-    known = [name for name in ("question", *PlainFile.model_fields) if name in names]
-    return list(dict.fromkeys([*known, *names]))
+    """Return the file's keys in the order of the schema, unknown ones last."""
+    schema_keys = [name for name in ("question", *PlainFile.model_fields) if name in names]
+    return list(dict.fromkeys([*schema_keys, *names]))
 
 
 # ---- source
 
 
-def _source(given: Mapping[str, Any]) -> tuple[str, Path | None]:
-    """The source's text, and its file unless the text itself was given."""
-    source = given.get("source")
+def _source(mapping: Mapping[str, Any]) -> tuple[str, Path | None]:
+    """Return the source's text, and its file unless the text itself was given."""
+    source = mapping.get("source")
     if not isinstance(source, str | Path) or not str(source).strip():
         accepted = "the path of a .cu, .cuh or .ptx file, or CUDA text"
-        if "kernels" in given or "operator" in given:
+        if "kernels" in mapping or "operator" in mapping:
             accepted += "; an experiment on templates is a file: lab.run('gemm.yaml')"
-        raise UserError("there is no source", code="missing-key", key="source", found=source, accepted=accepted)
+        raise UserError("the source is missing", code="missing-key", key="source", found=source, accepted=accepted)
     if isinstance(source, str) and is_code(source):
         return source, None
     path = Path(str(source).rpartition(":")[0]) if ".py:" in str(source) else Path(source)
     try:
-        return read_text(path, what="the source"), path
+        return read_text(path, label="the source"), path
     except UserError as error:
         raise error.placed(None, "source") from None
 
 
 def _copy_source(reading: _Reading) -> tuple[SourceKernel, ...]:
-    """Write the source, and the files that it includes, beside the experiment."""
+    """Write the source, and the files it includes, next to the experiment."""
     text, path = _source(reading.given)
     name = path.name if path else f"{reading.file.stem}.cu"
     reading.place.write(name, text)
@@ -180,18 +180,25 @@ def _copy_source(reading: _Reading) -> tuple[SourceKernel, ...]:
 
 
 def _arguments(reading: _Reading, kernels: Sequence[SourceKernel]) -> None:
-    given = reading.given.get("arguments")
-    if not isinstance(given, Mapping):
-        return  # the schema says what is accepted
-    wanted = str(reading.given.get("kernel") or reading.file.stem).partition("<")[0].strip()
-    own = [one for one in kernels if wanted in (one.name, one.qualified_name)]
-    types = {one.name: one.dtype for one in own[0].parameters if not one.is_pointer} if own else {}
+    entries = reading.given.get("arguments")
+    if not isinstance(entries, Mapping):
+        return  # the schema reports what is accepted
+    kernel_name = str(reading.given.get("kernel") or reading.file.stem).partition("<")[0].strip()
+    matches = [kernel for kernel in kernels if kernel_name in (kernel.name, kernel.qualified_name)]
+    types = (
+        {parameter.name: parameter.dtype for parameter in matches[0].parameters if not parameter.is_pointer}
+        if matches
+        else {}
+    )
     sizes = _sizes(reading.given.get("problem"))
     reading.data["arguments"] = {
-        str(name): {str(one): _argument(reading, str(one), member, sizes, None) for one, member in value.items()}
+        str(name): {
+            str(member_name): _argument(reading, str(member_name), member, sizes, None)
+            for member_name, member in value.items()
+        }
         if isinstance(value, Mapping)
         else _argument(reading, str(name), value, sizes, types.get(str(name)))
-        for name, value in given.items()
+        for name, value in entries.items()
     }
     constants = reading.given.get("constants")
     if isinstance(constants, Mapping):
@@ -201,20 +208,22 @@ def _arguments(reading: _Reading, kernels: Sequence[SourceKernel]) -> None:
 
 
 def _sizes(problem: object) -> dict[str, set[int]]:
-    """Fields of a problem that may be dimensions, each with its largest value."""
+    """Return the integer fields of a problem, which may be dimensions, each with its largest values."""
     entries = problem if isinstance(problem, list | tuple) else [problem]
-    found: dict[str, set[int]] = {}
+    largest: dict[str, set[int]] = {}
     for entry in entries:
         for name, value in entry.items() if isinstance(entry, Mapping) else ():
             values = value if isinstance(value, list | tuple | range | np.ndarray) else [value]
-            whole = [int(one) for one in values if isinstance(one, int | np.integer) and not isinstance(one, bool)]
-            if whole:
-                found.setdefault(str(name), set()).add(max(whole))
-    return found
+            integers = [
+                int(size) for size in values if isinstance(size, int | np.integer) and not isinstance(size, bool)
+            ]
+            if integers:
+                largest.setdefault(str(name), set()).add(max(integers))
+    return largest
 
 
 def _argument(reading: _Reading, name: str, value: object, sizes: Mapping[str, set[int]], dtype: str | None) -> str:
-    """The text of one argument; an array is noted."""
+    """Return the text of one argument, and register its array."""
     match value:
         case str():
             return anchored(name, value)
@@ -248,7 +257,7 @@ def _dtype_of(name: str, array: NDArray[Any] | np.generic) -> str:
 
 
 def _shape(name: str, array: NDArray[Any], sizes: Mapping[str, set[int]], emulate: object) -> str:
-    """Dimensions as the problem's fields of that size, so that they shrink with them."""
+    """Return the dimensions as problem fields of the same size, so that they shrink with the problem."""
     if 0 in array.shape:
         raise UserError(
             "the array is empty", code="wrong-value", key=f"arguments.{name}", accepted="at least one element"
@@ -257,7 +266,7 @@ def _shape(name: str, array: NDArray[Any], sizes: Mapping[str, set[int]], emulat
     for extent in array.shape:
         fields = [field for field, values in sizes.items() if max(values) == extent]
         if len(fields) > 1 and emulate:
-            accepted = f'a shape as well: ("{array.dtype.name}[{fields[0]}]", array)'
+            accepted = f'also a shape: ("{array.dtype.name}[{fields[0]}]", array)'
             message = f"a dimension of {extent} may be {' or '.join(fields)}"
             raise UserError(
                 message, code="mismatch", key=f"arguments.{name}", found=list(array.shape), accepted=accepted
@@ -267,14 +276,18 @@ def _shape(name: str, array: NDArray[Any], sizes: Mapping[str, set[int]], emulat
 
 
 def _undecided(name: str, text: str) -> str:
-    """The text of an argument whose contents come with it."""
+    """Return the text of an argument whose contents are given as an array."""
     argument = parse(name, text)
     if not argument.is_array:
         raise UserError(
-            "a scalar has no contents", code="conflict", key=f"arguments.{name}", found=text, accepted="TYPE[SHAPE]"
+            "a scalar cannot have contents",
+            code="conflict",
+            key=f"arguments.{name}",
+            found=text,
+            accepted="TYPE[SHAPE]",
         )
     if text.rstrip()[-1:] != "]" or argument.direction == "out":
-        accepted = "'TYPE[SHAPE]' or 'inout TYPE[SHAPE]', since the array is the contents"
+        accepted = "'TYPE[SHAPE]' or 'inout TYPE[SHAPE]', since the array provides the contents"
         raise UserError(
             "the contents are given twice", code="duplicate", key=f"arguments.{name}", found=text, accepted=accepted
         )
@@ -282,28 +295,30 @@ def _undecided(name: str, text: str) -> str:
 
 
 def _scalar(name: str, value: bool | float | np.generic, dtype: str | None) -> str:
-    """A number with its own type, or, of Python's, the kernel's."""
-    held = value.item() if isinstance(value, np.generic) else value
+    """Return the text of a scalar, with NumPy's type or, for a Python number, the kernel's."""
+    number = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.generic):
         dtype = _dtype_of(name, value)
     elif dtype is None:
-        kinds = [kind for kind, numbers in _INTEGERS.items() if isinstance(held, int) and held in numbers]
-        dtype = "bool" if isinstance(held, bool) else "float32" if isinstance(held, float) else (kinds or ["uint64"])[0]
-    return f"{dtype} = {str(held).lower() if isinstance(held, bool) else repr(held)}"
+        kinds = [kind for kind, numbers in _INTEGERS.items() if isinstance(number, int) and number in numbers]
+        dtype = (
+            "bool" if isinstance(number, bool) else "float32" if isinstance(number, float) else (kinds or ["uint64"])[0]
+        )
+    return f"{dtype} = {str(number).lower() if isinstance(number, bool) else repr(number)}"
 
 
 # ---- reference
 
 
 def _is_computed(reference: object) -> bool:
-    """Whether a reference, or that of an output, is an array or a function."""
+    """Return whether a reference, or one of its outputs, is an array or a function."""
     if isinstance(reference, Mapping):
-        return any(_is_computed(one) for one in reference.values())
+        return any(_is_computed(member) for member in reference.values())
     return callable(reference) or isinstance(reference, np.ndarray | ArraysByCase)
 
 
 def _reference_text(reading: _Reading) -> None:
-    """Take over a reference that is text alone."""
+    """Copy a reference that consists only of text."""
     reference = reading.given.get("reference")
     if reference is None or _is_computed(reference):
         return
@@ -315,7 +330,7 @@ def _reference_text(reading: _Reading) -> None:
 
 
 def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
-    """Write the contents of arrays, then what outputs must hold, each for every problem that needs it."""
+    """Write the contents of arrays, then the expected outputs, for every problem that needs them."""
     cases = cases_of(skeleton)
     parameters = operator_of(skeleton).declaration.parameters
     fields = [name for name in cases[0].fields if name not in parameters]
@@ -326,8 +341,8 @@ def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
             parts = [(case, array.of(case)) for case in cases]
         else:
             parts = list(leading(name, array, cases))
-        for case, part in parts:
-            save(reading.place, _named(path, case), part)
+        for case, contents in parts:
+            save(reading.place, _named(path, case), contents)
         _place(reading, name)[name] += f" {path}"
     reference = reading.given.get("reference")
     if _is_computed(reference):
@@ -336,11 +351,11 @@ def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
 
 
 def _place(reading: _Reading, name: str) -> dict[str, str]:
-    """Where the file says of an array what it holds: among the arguments, in a structure, or among the constants."""
+    """Return the table of the file that declares an array: the arguments, a struct, or the constants."""
     arguments = reading.data["arguments"]
-    structures = [one for one in arguments.values() if isinstance(one, dict)]
+    structures = [member for member in arguments.values() if isinstance(member, dict)]
     places: list[dict[str, str]] = [arguments, *structures, reading.data.get("constants", {})]
-    return next(one for one in places if isinstance(one.get(name), str))
+    return next(candidate for candidate in places if isinstance(candidate.get(name), str))
 
 
 def _named(path: str, case: ConcreteCase) -> str:
@@ -349,12 +364,12 @@ def _named(path: str, case: ConcreteCase) -> str:
 
 def _expected(reading: _Reading, filled: Experiment, reference: Any, *, measured: bool) -> dict[str, Any]:  # noqa: ANN401
     operator, cases = operator_of(filled), cases_of(filled)
-    outputs = tuple(one.name for one in operator.declaration.outputs)
-    needed = [case for case in cases if measured or case.emulated] or list(cases)
+    outputs = tuple(output.name for output in operator.declaration.outputs)
+    needed_cases = [case for case in cases if measured or case.emulated] or list(cases)
     by_output = reference if isinstance(reference, Mapping) else None
-    found: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
     if by_output is None and callable(reference):
-        return dict(_called(reading, filled, reference, outputs, needed))
+        return dict(_called(reading, filled, reference, outputs, needed_cases))
     if by_output is None:
         if len(outputs) != 1:
             accepted = f"a mapping from outputs to arrays: {', '.join(outputs)}"
@@ -363,14 +378,16 @@ def _expected(reading: _Reading, filled: Experiment, reference: Any, *, measured
     for key, value in by_output.items():
         name = str(key)
         if name not in outputs:
-            found[name] = plain(value, f"reference.{name}") if isinstance(value, str) else 0  # refused with its key
+            expected[name] = (
+                plain(value, f"reference.{name}") if isinstance(value, str) else 0
+            )  # rejected later, with its key
         elif callable(value):
-            found |= _called(reading, filled, value, (name,), needed)
+            expected |= _called(reading, filled, value, (name,), needed_cases)
         elif isinstance(value, np.ndarray | ArraysByCase):
-            found[name] = _held(reading, name, value, cases)
+            expected[name] = _held(reading, name, value, cases)
         else:
-            found[name] = plain(value, f"reference.{name}")
-    return found
+            expected[name] = plain(value, f"reference.{name}")
+    return expected
 
 
 def _held(reading: _Reading, name: str, value: NDArray[Any] | ArraysByCase, cases: Sequence[ConcreteCase]) -> str:
@@ -379,7 +396,7 @@ def _held(reading: _Reading, name: str, value: NDArray[Any] | ArraysByCase, case
             f"one array of expected values for {len(cases)} problems",
             code="mismatch",
             key=f"reference.{name}",
-            accepted="an expression, or a function that is called for each, the size to emulate among them",
+            accepted="an expression, or a function that is called for each, including the size to emulate",
         )
     path = path_of(f"expected-{name}", cases)
     for case in cases:
@@ -401,14 +418,14 @@ def _called(
     outputs: tuple[str, ...],
     cases: Sequence[ConcreteCase],
 ) -> dict[str, str]:
-    """Call a function for every problem, and keep what it returns."""
+    """Call a function for every problem, and save its results."""
     operator = operator_of(filled)
-    called = getattr(function, "__name__", "the function")
+    function_name = getattr(function, "__name__", "the function")
     paths = {name: path_of(f"expected-{name}", cases_of(filled)) for name in outputs}
     for case in cases:
         inputs = operator.inputs(case.problem, filled.seed)
         try:
-            values = results(function, called, operator.available(case.problem, inputs), outputs)
+            values = results(function, function_name, operator.available(case.problem, inputs), outputs)
         except UserError as error:
             raise error.placed(None, "reference") from error.__cause__
         for name, value in values.items():
@@ -416,7 +433,11 @@ def _called(
             if value.shape not in ((), shape):
                 message = f"the function returns {name} with shape {list(value.shape)}"
                 raise UserError(
-                    message, code="user-code", key=f"reference.{name}", found=called, accepted=f"shape {list(shape)}"
+                    message,
+                    code="user-code",
+                    key=f"reference.{name}",
+                    found=function_name,
+                    accepted=f"shape {list(shape)}",
                 )
             save(reading.place, _named(paths[name], case), np.array(np.broadcast_to(value.values, shape)))
     return paths

@@ -1,4 +1,4 @@
-"""Run an experiment that is given as a mapping."""
+"""Running an experiment given as a mapping."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from lab.runs.services import Services
 
 
 def run_mapping(
-    given: Mapping[str, Any],
+    mapping: Mapping[str, Any],
     options: RunOptions,
     observer: RunObserver | None = None,
     services: Services | None = None,
 ) -> RunOutcome:
-    """Write the file that a mapping stands for into the run directory, and run it.
+    """Write the experiment file for a mapping into the run directory, and run it.
 
     Args:
-        given: See `lab.api.mapping.written`.
-        options: As for any run.
-        observer: Receives the progress; nobody by default.
-        services: The surroundings; this machine by default.
+        mapping: See `lab.api.mapping.written`.
+        options: Run options.
+        observer: Receives progress events; none by default.
+        services: The execution environment; this machine by default.
 
     Raises:
-        UserError: Something in the mapping is wrong; the key says what.
-        MissingToolError: There is no compiler or no disassembler.
+        UserError: The mapping is invalid; the error names the key.
+        MissingToolError: No compiler or no disassembler is installed.
         StoreError: The run directory cannot be written, or is in use.
     """
     services = services or Services()
-    folder = options.output or Path("reports") / name_of(given)
+    folder = options.output or Path("reports") / name_of(mapping)
     cards, _ = services.find_cards(measure=options.measure, every=bool(options.cluster), model=options.gpu_model)
-    file = written(given, folder, measured=bool(cards))
+    file = written(mapping, folder, measured=bool(cards))
     command = options.command or f"lab run {folder / INPUT / file.name} --output {folder}"
     try:
         return run(file, replace(options, output=folder, command=command), observer, services)
@@ -46,14 +46,14 @@ def run_mapping(
 
 
 def place(cluster: str) -> str:
-    """Return where to run, as Python's callers may name it.
+    """Check a `cluster` argument of the Python API and return it.
 
     Raises:
         UserError: It is neither empty nor ``local``.
     """
     if cluster not in {"", "local"}:
         raise UserError(
-            "Python runs on this machine alone",
+            "the Python API only runs on this machine",
             code="unsupported",
             key="cluster",
             found=cluster,

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, YAML with line numbers, expressions, files and locks, worker processes."""
+"""Foundations of every room: errors, YAML with line numbers, expressions, files and locks, worker processes."""

@@ -1,4 +1,4 @@
-"""Element types: their names, their sizes, and what C and CUDA call them. The one table of all rooms.
+"""Element types: their names, their sizes, and their C and CUDA names. The one table of all rooms.
 
 Names are NumPy's; bfloat16, float8_e4m3fn and float8_e5m2, which NumPy lacks, have those of ml_dtypes.
 """
@@ -26,19 +26,19 @@ ELEMENT_BYTES: Final[Mapping[str, int]] = MappingProxyType(
 """Size of an element, in bytes."""
 
 PARTS: Final[Mapping[str, str]] = MappingProxyType({"complex64": "float32", "complex128": "float64"})
-"""Element types of complex numbers, and the type of their parts: the real one first, as in C and Fortran."""
+"""Complex element types and the type of their parts, stored real part first as in C and Fortran."""
 
 SUMS: Final[Mapping[str, str]] = MappingProxyType({"float16": "float32", "bfloat16": "float32"})
-"""Types in which products sum elements, where that is not the elements' own."""
+"""Accumulator types of GEMMs, for element types that are not accumulated in their own type."""
 
 
 def arithmetic_of(dtype: str) -> str:
-    """Return the type in which products of an element type are computed: that of their sums, or of their parts."""
+    """Return the type in which a GEMM computes: the accumulator type, or the part type of complex elements."""
     return SUMS.get(dtype, PARTS.get(dtype, dtype))
 
 
 def operations(dtype: str) -> int:
-    """Return the operations of a multiplication and an addition: 2, or 8 where elements are complex."""
+    """Return the operations of one multiply-add: 2, or 8 for complex elements."""
     return 8 if dtype in PARTS else 2
 
 
@@ -63,7 +63,7 @@ CUDA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "complex128": "cuDoubleComplex",
     }
 )
-"""What CUDA C++ calls them."""
+"""CUDA C++ names of the element types."""
 
 C_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -106,7 +106,7 @@ C_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "complex<double>": "complex128",
     }
 )
-"""From what CUDA on Linux calls a type to NumPy's name. Source: CUDA C++ Programming Guide; LP64."""
+"""NumPy names of the C types of CUDA on Linux (LP64). Source: CUDA C++ Programming Guide."""
 
 _IN_FULL: Final[Mapping[str, str]] = MappingProxyType(
     {"unsigned int": "uint32", "short int": "int16", "long int": "int64", "long long int": "int64"}
@@ -114,13 +114,13 @@ _IN_FULL: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def element_named(word: str) -> str | None:
-    """Return NumPy's name of an element type, of which C's or NumPy's is given; None for another word."""
+    """Return NumPy's name of an element type given by its C or NumPy name; None for any other word."""
     plain = " ".join(word.split())
     return plain if plain in ELEMENT_BYTES else C_NAMES.get(plain) or _IN_FULL.get(plain)
 
 
 def cuda_name(word: str) -> str | None:
-    """Return the word for an element type that CUDA C++ understands: C's as it is; None for no type."""
+    """Return the CUDA C++ name of an element type, a C name unchanged; None for any other word."""
     plain = " ".join(word.split())
-    named = element_named(plain)
-    return plain if plain in C_NAMES or plain in _IN_FULL else CUDA_NAMES[named] if named else None
+    element = element_named(plain)
+    return plain if plain in C_NAMES or plain in _IN_FULL else CUDA_NAMES[element] if element else None

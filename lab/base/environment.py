@@ -1,4 +1,4 @@
-"""Facts about the machine and the software that a record must hold."""
+"""Facts about the machine and the software, for records."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _DECIDING = (
     "torch",
     "nvidia-cublas",
 )
-"""Packages whose version can change a figure."""
+"""Packages whose version can change a measured or predicted figure."""
 
 
 @cache
 def packages() -> dict[str, str]:
     """Return the installed versions of the packages that can change a figure."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in _DECIDING:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def python() -> str:
@@ -46,9 +46,9 @@ def python() -> str:
 
 @cache
 def commit() -> str:
-    """Return the commit of the clone that `lab` runs from, with `+dirty` where files differ.
+    """Return the commit of the clone that `lab` runs from, with `+dirty` if files are modified.
 
-    Of an installed wheel it is the commit that the wheel was built from. Empty where neither is known.
+    For an installed wheel: the commit it was built from. Empty if neither is known.
     """
     package = Path(__file__).parents[1]
     try:
@@ -58,9 +58,9 @@ def commit() -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of lab.
+    """Return the command that installs one of lab's extras.
 
-    Outside of a clone it names the extra's packages: no registry has lab, and another package may have its name.
+    Outside a clone it names the extra's packages: lab is on no registry, where another package may have its name.
     """
     if in_clone():
         return f"python -m pip install -e '.[{extra}]'"

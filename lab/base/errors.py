@@ -1,13 +1,13 @@
-"""Every error that `lab` raises on purpose.
+"""The exceptions that `lab` raises.
 
 ::
 
     LabError                                                                     exit code 2
     ├── UserError            the input is wrong; the user can fix it
-    ├── MissingToolError     the machine lacks what was asked for                exit code 3
-    ├── ClusterError         a cluster that cannot be used, or no more           exit code 3
+    ├── MissingToolError     a tool, package or device is missing                exit code 3
+    ├── ClusterError         a cluster that is, or has become, unusable          exit code 3
     ├── CompileError         a compiler refused one variant; carries its log
-    ├── ReaderError          PTX or SASS text that a reader cannot read
+    ├── ReaderError          PTX or SASS text that cannot be parsed
     └── StoreError           a run directory that cannot be read or written      exit code 3
 
 A stage that fails for one variant catches its own errors and returns a failure value. Only an error that ends the
@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 _MOST_FOUND = 300
-"""The most characters of an offending value that a message quotes."""
+"""Longest quotation of an offending value in a message, in characters."""
 
 
 class LabError(Exception):
-    """The root of the tree that the module's docstring shows.
+    """The root of the exception tree shown in the module's docstring.
 
     Attributes:
-        exit_code: Of a command that the error ends.
+        exit_code: Exit code of a command that ends with this error.
     """
 
     exit_code: ClassVar[int] = 2
@@ -41,7 +41,7 @@ class Location:
     """A place in a user's file.
 
     Attributes:
-        file: The file as the user named it.
+        file: The file, as given by the user.
         line: Line, from 1, or None for the whole file.
         column: Column, from 1, or None.
     """
@@ -51,7 +51,7 @@ class Location:
     column: int | None = None
 
     def __str__(self) -> str:
-        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return ":".join(str(component) for component in (self.file, self.line, self.column) if component is not None)
 
 
 Code = Literal[
@@ -86,7 +86,7 @@ def _restored(kind: type[UserError], arguments: tuple[object, ...], fields: dict
 
 
 class UserError(LabError):
-    """A mistake in the user's input: its kind, its place, the value found, the values accepted."""
+    """A mistake in the user's input: its location, the value found and the values accepted."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class UserError(LabError):
         return _restored, (type(self), self.args, vars(self))
 
     def placed(self, at: Location | None, key: str | None) -> UserError:
-        """Return the same mistake at another place and under another key."""
+        """Return the same mistake with another location and key."""
         return UserError(
             self.message,
             code=self.code,
@@ -130,7 +130,7 @@ class UserError(LabError):
         )
 
     def below(self, key: str) -> UserError:
-        """Return the same mistake with its key below another one."""
+        """Return the same mistake with its key nested under another one."""
         return self.placed(self.at, f"{key}.{self.key}" if self.key else key)
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ class UserError(LabError):
 
 
 def _brief(value: object) -> str:
-    """Spell a value as Python does; of a long one, its beginning."""
+    """Return Python's representation of a value, truncated if long."""
     try:
         text = repr(value)
     except ValueError:  # an integer with more digits than Python is willing to write
@@ -161,13 +161,13 @@ class CollectedError(UserError):
     """Several mistakes in the user's input, reported at once."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
-        """Collect at least one mistake; each stands below the one before it."""
+        """Collect at least one mistake; the message lists them one below the other."""
         self.errors = tuple(errors)
         first = self.errors[0]
         super().__init__(first.message, code=first.code, at=first.at, key=first.key)
 
     def below(self, key: str) -> UserError:
-        """Return the same mistakes, each with its key below another one."""
+        """Return the same mistakes, each with its key nested under another one."""
         return CollectedError([error.below(key) for error in self.errors])
 
     def __str__(self) -> str:
@@ -175,20 +175,20 @@ class CollectedError(UserError):
 
 
 def together(errors: Sequence[UserError]) -> UserError:
-    """Return one error that reports all mistakes, each once, in the order of their lines."""
+    """Return one error that reports all distinct mistakes, in order of their lines."""
     distinct = {str(error): error for error in errors}
     ordered = sorted(distinct.values(), key=lambda error: (error.at.line or 0) if error.at else 0)
     return ordered[0] if len(ordered) == 1 else CollectedError(ordered)
 
 
 class MissingToolError(LabError):
-    """A tool that the command needs is missing on this machine; the message ends with how to install it."""
+    """A required tool is missing on this machine; the message ends with how to install it."""
 
     exit_code = 3
 
 
 class ClusterError(LabError):
-    """A cluster that cannot be used, or can be used no more; everything finished is on disk."""
+    """A cluster that is, or has become, unusable; everything finished is on disk."""
 
     exit_code = 3
 
@@ -197,7 +197,7 @@ class CompileError(LabError):
     """A compiler refused the source."""
 
     def __init__(self, message: str, log: str, command: str) -> None:
-        """Keep the compiler's output.
+        """Store the compiler's output.
 
         Args:
             message: One line, the first error of the log.
@@ -209,10 +209,10 @@ class CompileError(LabError):
 
 
 class ReaderError(LabError):
-    """PTX or SASS text that a reader cannot read."""
+    """PTX or SASS text that cannot be parsed."""
 
     def __init__(self, message: str, at: Location) -> None:
-        """State what is wrong with a line of the text, and where it is."""
+        """Describe what is wrong with a line of the text."""
         self.at = at
         super().__init__(f"{at}: {message}")
 
@@ -223,13 +223,13 @@ class StoreError(LabError):
     exit_code = 3
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Suggest the known name that is closest to a mistyped one.
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """Suggest the known name closest to a misspelt one.
 
     Returns:
-        ``did you mean 'x'?``, or None where no name is close.
+        ``did you mean 'x'?``, or None if no name is close.
     """
-    names = list(known)
+    names = list(candidates)
     close = [name for name in names if name.lower() == word.lower()]
     close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None

@@ -1,9 +1,9 @@
-"""Where work runs: the protocol that a scheduler needs, and this machine's worker processes behind it.
+"""Executors of functions: the protocol that a scheduler uses, and the local pool of worker processes.
 
-An executor on a cluster (Dask, say) implements the same three members and can take the place of `ProcessExecutor`.
+An executor on a cluster, such as Dask's, implements the same three members and can replace `ProcessExecutor`.
 
-The pool is our own: where one worker crashes or is killed, the standard library's and loky's fail all work. Pebble's
-stops one alone, but by a clock that can be set, and without the commands that a worker runs.
+The pool is our own: if one worker crashes or is killed, the pools of the standard library and loky fail all tasks.
+Pebble stops only that worker, but it measures time with a clock that can be set, and leaves subprocesses running.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lab.base.errors import LabError
 
 
 class WorkerLostError(LabError):
-    """A worker process ended before its work did."""
+    """A worker process ended before its task did."""
 
     exit_code = 3
 
@@ -43,8 +43,8 @@ class WorkerLostError(LabError):
 
         Args:
             message: How the process ended.
-            killed: SIGKILL ended it, which comes from outside (a user, the kernel short of memory): the work itself
-                may well succeed another time.
+            killed: It was ended by SIGKILL, which comes from outside (a user, the OOM killer): a retry of the task may
+                succeed.
         """
         self.killed = killed
         super().__init__(message)
@@ -54,46 +54,46 @@ class WorkerLostError(LabError):
 
 
 class Executor(AbstractContextManager["Executor"], Protocol):
-    """Runs functions on workers. Use as a context manager: leaving it stops the workers, an error stops them at once.
+    """Runs functions on workers. A context manager: leaving it stops the workers, an exception stops them at once.
 
     Attributes:
-        workers: How many functions run at a time.
+        workers: Number of functions that run concurrently.
     """
 
     @property
     def workers(self) -> int:
-        """How many functions run at a time."""
+        """The number of functions that run concurrently."""
 
     def submit(self, function: Callable[..., Any], *args: Any, timeout_s: float) -> Future[Any]:  # noqa: ANN401
-        """Run a function of a module on a worker.
+        """Run a module-level function on a worker.
 
         Args:
-            function: What to run; it and its arguments can be pickled.
+            function: The function; it and its arguments must be picklable.
             args: Its arguments.
             timeout_s: Seconds after which it is stopped.
 
         Returns:
             Its result. `Future.result` raises what the function raised, `TimeoutError` after `timeout_s` seconds,
-            `MemoryError` where it needed more than its share, and `WorkerLostError` where its worker ended.
+            `MemoryError` if it exceeded its share of memory, and `WorkerLostError` if its worker ended.
         """
 
 
 _BEGUN = b""
-"""What a worker sends when it has taken a piece of work, which its answer follows."""
+"""Message of a worker that has started a task; the answer follows."""
 
 _STARTS, _PAUSE_S = 5, 0.1
-"""How often a worker is started before its work counts as lost, and the seconds between two attempts."""
+"""Attempts to start a worker before its task counts as lost, and the seconds between two attempts."""
 
 _PATIENCE_S = 2.0
-"""How long a worker that should be ending may take before it is killed."""
+"""Seconds that a worker may take to exit before it is killed."""
 
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """A piece of work.
+    """A task.
 
     Attributes:
-        promised: Its result.
+        promised: Future of its result.
         message: The function and its arguments, pickled.
         timeout_s: Its time limit in seconds.
     """
@@ -105,13 +105,13 @@ class _Work:
 
 @dataclass(eq=False, slots=True)
 class _Worker:
-    """A process, and what it is doing.
+    """A process and its current task.
 
     Attributes:
         process: The process.
         pipe: This process's end of its pipe.
-        work: What it was given and has not answered; None where it waits.
-        deadline: Time of the monotonic clock at which it is stopped; the limit counts from when it took its work.
+        work: The task it has not answered yet; None if it is idle.
+        deadline: Time on the monotonic clock at which it is stopped; the limit counts from the start of the task.
     """
 
     process: BaseProcess
@@ -123,20 +123,20 @@ class _Worker:
 class ProcessExecutor:
     """Worker processes of this machine, each with its share of the memory.
 
-    A thread hands out the work and watches. It waits for answers and for the end of processes alike, so that a worker
-    that ends is noticed at once, whatever its exit code says. Limits are on the monotonic clock: the time of day may be
-    set while work is under way.
+    A thread dispatches the tasks and monitors the workers. It waits for answers and for process exits alike, so it
+    notices at once when a worker ends, whatever the exit code. Time limits use the monotonic clock: the time of day
+    may be set while tasks run.
     """
 
     def __init__(self, jobs: int, memory_of: int | None = None) -> None:
-        """Prepare processes; each starts with the first piece of work for which no other is free.
+        """Prepare processes; each starts with the first task for which no other is free.
 
         Args:
-            jobs: How many processes.
-            memory_of: Among how many processes the memory is shared, where it is not `jobs`.
+            jobs: Number of processes.
+            memory_of: Number of processes that share the memory, if not `jobs`.
 
         Raises:
-            OSError: This process may not open as many files as they take.
+            OSError: The limit of open files is too low for this many processes.
         """
         if not workers.allow_files(jobs):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -151,29 +151,29 @@ class ProcessExecutor:
 
     @property
     def workers(self) -> int:
-        """How many functions run at a time."""
+        """The number of functions that run concurrently."""
         return self._jobs
 
     def submit(self, function: Callable[..., Any], *args: Any, timeout_s: float) -> Future[Any]:  # noqa: ANN401
         """Run a function in a process; see `Executor.submit`."""
-        promised: Future[Any] = Future()
-        promised.set_running_or_notify_cancel()
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
         try:
             message = pickle.dumps((function, args), pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            promised.set_exception(error)
-            return promised
+            future.set_exception(error)
+            return future
         with self._lock:
             if self._closing:
-                promised.set_exception(_stopped())
-                return promised
-            self._waiting.append(_Work(promised, message, timeout_s))
+                future.set_exception(_stopped())
+                return future
+            self._waiting.append(_Work(future, message, timeout_s))
             if self._thread.ident is None:
                 self._thread.start()
-                # an executor whose context nobody left would hold the program, and a process of multiprocessing, too
+                # without this, an executor whose context was never left would keep the process from exiting
                 self._finalizer = Finalize(None, self.__exit__, (SystemExit, None, None), exitpriority=0)
         self._wake()
-        return promised
+        return future
 
     def __enter__(self) -> Self:
         return self
@@ -192,14 +192,14 @@ class ProcessExecutor:
         self._call.close()
 
     def _wake(self) -> None:
-        """Wake the thread; one call that it has not received yet is enough."""
+        """Wake the thread; one pending wake-up is enough."""
         with self._lock:
             called, self._called = self._called, True
         if not called:
             self._call.send_bytes(_BEGUN)
 
     def _watch(self) -> None:
-        """The thread: work until nothing more can come; then, or after a mistake of our own, nobody waits in vain."""
+        """Run the dispatch loop until it is over, then fail every task that is left, also after an internal error."""
         end: Exception = _stopped()
         try:
             self._go_on()
@@ -209,20 +209,24 @@ class ProcessExecutor:
             self._closing = True
         for worker in self._workers:
             if worker.work is None:
-                worker.pipe.close()  # it ends, while the others hear it, too
+                worker.pipe.close()  # tell all idle workers first, so that they exit concurrently
         for worker in tuple(self._workers):
             self._dismiss(worker, end)
         for work in self._waiting:
             work.promised.set_exception(end)
 
     def _go_on(self) -> None:
-        """Hand out work, take answers and notice ends."""
+        """Dispatch tasks, receive answers and notice process exits."""
         while not self._is_over():
             self._hand_out()
-            handles = [handle for one in self._workers for handle in (one.pipe, one.process.sentinel)]
-            first = min((one.deadline for one in self._workers), default=math.inf)
-            left = None if first == math.inf else max(0.0, first - time.monotonic())
-            ready = wait([self._calls, *handles], left)
+            handles = [
+                handle
+                for process_worker in self._workers
+                for handle in (process_worker.pipe, process_worker.process.sentinel)
+            ]
+            first = min((process_worker.deadline for process_worker in self._workers), default=math.inf)
+            timeout_s = None if first == math.inf else max(0.0, first - time.monotonic())
+            ready = wait([self._calls, *handles], timeout_s)
             if self._calls in ready:
                 with self._lock:
                     self._called = False
@@ -236,7 +240,7 @@ class ProcessExecutor:
             return self._stopping or (self._closing and idle)
 
     def _hand_out(self) -> None:
-        """Give work that waits to workers that wait; start one where all are busy and there may be more."""
+        """Give waiting tasks to idle workers; start a worker if all are busy and the limit allows it."""
         while self._waiting:
             free = next((worker for worker in self._workers if worker.work is None), None)
             if free is None and len(self._workers) == self._jobs:
@@ -250,17 +254,17 @@ class ProcessExecutor:
                 work.promised.set_exception(reason)
                 continue
             free.work = work
-            with contextlib.suppress(OSError):  # it ended, which its sentinel says
+            with contextlib.suppress(OSError):  # it has exited; its sentinel will report that
                 free.pipe.send_bytes(work.message)
 
     def _started(self) -> _Worker:
         """Start a worker.
 
         Raises:
-            OSError, EOFError: There is no more room for processes, or their server ends again and again.
+            OSError, EOFError: No more processes can be created, or the fork server keeps ending.
         """
         for _ in range(_STARTS - 1):
-            with contextlib.suppress(OSError, EOFError):  # the server was killed, which shows a moment later
+            with contextlib.suppress(OSError, EOFError):  # the server was killed, which is noticed a moment later
                 return self._start()
             time.sleep(_PAUSE_S)
         return self._start()
@@ -268,7 +272,7 @@ class ProcessExecutor:
     def _start(self) -> _Worker:
         context = workers.context()  # starts the server again if it has ended
         pipe, theirs = context.Pipe()
-        with theirs:  # only the worker holds its end then, so that its death closes the pipe
+        with theirs:  # only the worker then holds its end, so its death closes the pipe
             process = context.Process(  # type: ignore[attr-defined]  # each kind of context has its own
                 target=_serve, args=(theirs, *self._begin), name="lab-worker"
             )
@@ -282,7 +286,7 @@ class ProcessExecutor:
         return self._workers[-1]
 
     def _look_at(self, worker: _Worker, ready: Collection[object]) -> None:
-        """Go on with one worker after a wait."""
+        """Handle what a wait has reported of one worker."""
         if worker.pipe in ready:
             try:
                 message = worker.pipe.recv_bytes()
@@ -301,7 +305,7 @@ class ProcessExecutor:
     def _hear(worker: _Worker, message: bytes) -> None:
         work = worker.work
         if work is None:
-            return  # the user's own code writes into our pipe
+            return  # user code has written into our pipe
         if message == _BEGUN:
             worker.deadline = time.monotonic() + work.timeout_s
             return
@@ -317,10 +321,10 @@ class ProcessExecutor:
             work.promised.set_exception(error)
 
     def _lost(self, worker: _Worker) -> None:
-        """Say how a worker ended, whose work is lost.
+        """Fail the task of a worker that has ended, with the cause.
 
-        Where the server of processes was killed, nobody tells how its children end: they seem to have ended, but are
-        there, and their work is lost with them.
+        If the fork server was killed, the exit status of its children is unknown: they appear to have ended but still
+        run, and their tasks are lost.
         """
         worker.process.join(_PATIENCE_S)
         code, work = worker.process.exitcode, worker.work
@@ -332,7 +336,7 @@ class ProcessExecutor:
             work.promised.set_exception(WorkerLostError(ending, killed=orphaned or code == -signal.SIGKILL))
 
     def _dismiss(self, worker: _Worker, end: Exception) -> None:
-        """End a worker: one that waits has heard that its pipe is closed, one that works is killed."""
+        """End a worker: an idle one exits because its pipe is closed, a busy one is killed."""
         work, worker.work = worker.work, None
         if work is None:
             worker.process.join(_PATIENCE_S)
@@ -341,7 +345,7 @@ class ProcessExecutor:
             work.promised.set_exception(end)
 
     def _kill(self, worker: _Worker) -> None:
-        """Kill what is left of a worker and of the commands that it ran, which are in its group of processes."""
+        """Kill a worker and the commands that it started, which share its process group."""
         self._workers.remove(worker)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(_id(worker.process), signal.SIGKILL)
@@ -353,15 +357,15 @@ class ProcessExecutor:
 
 
 class WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, which prints where it was raised
-    """Where an error was raised in a worker, as text."""
+    """The traceback of an error in a worker, as text."""
 
 
 PackedError = tuple[bytes, str]
-"""An error, pickled, and its traceback as text."""
+"""A pickled error and its traceback as text."""
 
 
 def pack_error(error: Exception) -> PackedError:
-    """Return an error for another process; one that cannot be read again becomes a `RuntimeError` with its text."""
+    """Pack an error for another process; one that cannot be unpickled becomes a `RuntimeError` with its text."""
     trace = "\n" + "".join(traceback.format_exception(error))
     try:
         message = pickle.dumps(error)
@@ -372,7 +376,7 @@ def pack_error(error: Exception) -> PackedError:
 
 
 def unpack_error(packed: PackedError) -> Exception:
-    """Return an error of another process; its cause says where it was raised there."""
+    """Return an error of another process; its cause is the traceback there."""
     message, trace = packed
     error: Exception = pickle.loads(message)  # noqa: S301 - of our own worker
     error.__cause__ = WorkerTraceback(trace)
@@ -380,7 +384,7 @@ def unpack_error(packed: PackedError) -> Exception:
 
 
 def _id(process: BaseProcess) -> int:
-    """The id of a process that was started; never 0, which would stand for our own group."""
+    """Return the id of a started process; never 0, which would mean our own process group."""
     if not process.pid:
         raise ValueError("the process was not started")
     return process.pid
@@ -399,7 +403,7 @@ def _stopped() -> WorkerLostError:
 
 
 def _ending(code: int | None) -> str:
-    """How a process ended, by its exit code."""
+    """Describe how a process ended, given its exit code."""
     if code is None:
         return "it closed its pipe"
     if code >= 0:
@@ -411,7 +415,7 @@ def _ending(code: int | None) -> str:
 
 
 def _serve(pipe: Connection, memory_bytes: int, environment: Mapping[str, str]) -> None:
-    """Be a worker: call what comes through the pipe until its other end is closed."""
+    """Run a worker: call the functions received through the pipe until its other end is closed."""
     workers.begin(memory_bytes, environment)
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -421,7 +425,7 @@ def _serve(pipe: Connection, memory_bytes: int, environment: Mapping[str, str]) 
 
 
 def _answer(message: bytes) -> bytes:
-    """Call a function; its result and its error, of which one is None."""
+    """Call a function and return its result and its error, one of which is None, pickled."""
     try:
         function, args = pickle.loads(message)  # noqa: S301 - of our own parent
         return pickle.dumps((function(*args), None), pickle.HIGHEST_PROTOCOL)

@@ -1,8 +1,8 @@
-"""Expressions of constraints, geometry and derived names: read once, evaluated to scalars.
+"""Expressions of constraints, geometry and derived names: parsed once, evaluated to scalars.
 
-The grammar is that of `lab.base.parser`, and this module is the whole interpreter: neither Python's `eval` nor Jinja is
+`lab.base.parser` defines the grammar, and this module is the whole interpreter: neither Python's `eval` nor Jinja is
 involved. Operands are immutable values (`lab.base.facts`), functions are those of `lab.base.functions`. There are no
-loops, so that an expression takes as many steps as it has parts; numbers, texts and lists are bounded.
+loops, so the number of steps is at most the number of nodes; numbers, strings and lists are bounded.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _VALUES = (bool, int, float, str, tuple, range, FactValue, type(None))
 _SEQUENCES = (tuple, range, str)
 _MOST_SHIFT = 64
 _FOREIGN: Final = object()
-"""Stands for a name's value that is none of `_VALUES`."""
+"""Placeholder for the value of a name that has none of the types in `_VALUES`."""
 
 
 def parts_of(expression: str, *, at: Location, key: str) -> syntax.Part:
-    """Return the parts of an expression, for an evaluator.
+    """Return the syntax tree of an expression, for an evaluator.
 
     Raises:
         UserError: The text is not an expression; the message names the column.
@@ -40,7 +40,7 @@ def parts_of(expression: str, *, at: Location, key: str) -> syntax.Part:
 
 
 def names_in(expression: str, *, at: Location, key: str) -> frozenset[str]:
-    """Return the names that an expression reads, without functions.
+    """Return the names that an expression reads, except functions.
 
     Raises:
         UserError: The text is not an expression, or a function is unknown; the message names the column.
@@ -65,7 +65,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
 
     Args:
         expression: The expression; a number is its own value.
-        names: Names that it may use, with their values (`lab.base.facts.Value`).
+        names: Values (`lab.base.facts.Value`) of the names it may use.
         at: Its location, for errors.
         key: Its key, for errors.
 
@@ -73,7 +73,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
         A number, a boolean or a string.
 
     Raises:
-        UserError: The expression has a syntax error or an unknown name, or an operation is refused.
+        UserError: The expression has a syntax error or an unknown name, or an operation rejects its operands.
     """
     if not isinstance(expression, str):
         return expression
@@ -89,23 +89,25 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
             accepted=sorted(names),
             suggestion=did_you_mean(name, names),
         )
-    given = tuple(
+    bindings = tuple(
         (name, type(value), value) if isinstance(value := names[name], _VALUES) else (name, object, _FOREIGN)
         for name in used
     )
     try:
-        value = _value(expression, given)
+        value = _value(expression, bindings)
     except _PlacedError as error:
-        why = error.why
-        raised = isinstance(why, RaisedError)
+        refusal = error.why
+        raised = isinstance(refusal, RaisedError)
         raise UserError(
-            why.message if raised else f"the expression cannot be evaluated: {why.message} (column {error.column})",
+            refusal.message
+            if raised
+            else f"the expression cannot be evaluated: {refusal.message} (column {error.column})",
             code="unsupported",
             at=at,
             key=key,
             found=expression,
-            accepted=why.accepted,
-            suggestion=why.suggestion,
+            accepted=refusal.accepted,
+            suggestion=refusal.suggestion,
         ) from error
     if not isinstance(value, bool | int | float | str):
         raise UserError(
@@ -135,40 +137,40 @@ def _parsed(expression: str, at: Location, key: str) -> tuple[syntax.Part, froze
 
 @lru_cache(maxsize=4096)
 def _read(expression: str) -> tuple[syntax.Part, frozenset[str], frozenset[str]]:
-    """Return an expression with its names and functions; cached, since a sweep evaluates few of them many times."""
-    part = parser.parse(expression)
-    return part, syntax.names(part), syntax.functions(part)
+    """Return the syntax tree of an expression, its names and functions; cached, since sweeps repeat expressions."""
+    root = parser.parse(expression)
+    return root, syntax.names(root), syntax.functions(root)
 
 
 @lru_cache(maxsize=65536)
-def _value(expression: str, given: tuple[tuple[str, type, object], ...]) -> Value:
-    """Return the value for given values of the names; their types are in the key because 1, 1.0 and true are equal.
+def _value(expression: str, bindings: tuple[tuple[str, type, object], ...]) -> Value:
+    """Evaluate an expression; the key includes the types of the bound values, since 1, 1.0 and True are equal.
 
     A sweep evaluates the same few expressions at every point: `block_m % thread_m == 0` has a dozen cases in all.
     """
-    return _of(_read(expression)[0], {name: value for name, _, value in given})
+    return _of(_read(expression)[0], {name: value for name, _, value in bindings})
 
 
 class _PlacedError(Exception):
-    """An operation was refused at a column."""
+    """An operation rejected its operands at a column."""
 
-    def __init__(self, why: OperandError, column: int) -> None:
-        self.why, self.column = why, column
-        super().__init__(str(why))
-
-
-# ---- one rule for each kind of part
+    def __init__(self, refusal: OperandError, column: int) -> None:
+        self.why, self.column = refusal, column
+        super().__init__(str(refusal))
 
 
-def _of(part: syntax.Part, names: _Names) -> Value:
+# ---- one rule for each kind of node
+
+
+def _of(node: syntax.Part, names: _Names) -> Value:
     try:
-        return _bounded(_RULES[type(part)](part, names))
+        return _bounded(_RULES[type(node)](node, names))
     except OperandError as error:
-        raise _PlacedError(error, part.column) from error
+        raise _PlacedError(error, node.column) from error
 
 
 def _bounded(value: Value) -> Value:
-    """Return a value that is within the bounds of its type.
+    """Return a value if it is within the bounds of its type.
 
     Raises:
         OperandError: It is not.
@@ -178,7 +180,7 @@ def _bounded(value: Value) -> Value:
             raise OperandError("the number is too large", accepted="whole numbers from -2^63 to 2^63")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise OperandError("the number is too large, or the result is none")
+            raise OperandError("the result is infinite or not a number")
     elif isinstance(value, str):
         if len(value) > MOST_TEXT:
             raise OperandError(f"the text has {len(value)} characters", accepted=f"at most {MOST_TEXT}")
@@ -187,37 +189,37 @@ def _bounded(value: Value) -> Value:
     return value
 
 
-def _constant(part: syntax.Constant, names: _Names) -> Value:
+def _constant(node: syntax.Constant, names: _Names) -> Value:
     del names
-    return part.value
+    return node.value
 
 
-def _name(part: syntax.NameOf, names: _Names) -> Value:
-    value = names[part.name]
+def _name(node: syntax.NameOf, names: _Names) -> Value:
+    value = names[node.name]
     if value is _FOREIGN:
-        raise OperandError(f"{part.name} has no value here")
+        raise OperandError(f"{node.name} has no value here")
     return value
 
 
-def _fact(part: syntax.FactOf, names: _Names) -> Value:
-    return _owner(part, names).fact(part.name)
+def _fact(node: syntax.FactOf, names: _Names) -> Value:
+    return _owner(node, names).fact(node.name)
 
 
-def _owner(part: syntax.FactOf, names: _Names) -> FactValue:
-    value = _of(part.value, names)
+def _owner(node: syntax.FactOf, names: _Names) -> FactValue:
+    value = _of(node.value, names)
     if not isinstance(value, FactValue):
-        raise OperandError(f"{described(value)} has no facts, so there is no {part.name!r}")
+        raise OperandError(f"{described(value)} has no attribute {node.name!r}")
     return value
 
 
-def _item(part: syntax.ItemOf, names: _Names) -> Value:
-    if isinstance(part.index, syntax.ListOf):
-        raise OperandError("a list has one index", accepted="one index or slice between the brackets")
-    value = _of(part.value, names)
-    index = _slice(part.index, names) if isinstance(part.index, syntax.Span) else _of(part.index, names)
+def _item(node: syntax.ItemOf, names: _Names) -> Value:
+    if isinstance(node.index, syntax.ListOf):
+        raise OperandError("a list takes one index", accepted="one index or slice between the brackets")
+    value = _of(node.value, names)
+    index = _slice(node.index, names) if isinstance(node.index, syntax.Span) else _of(node.index, names)
     if isinstance(value, dict):
         if not isinstance(index, bool | int | float | str) or index not in value:
-            raise OperandError(f"there is no key for {described(index)}", accepted=", ".join(map(repr, value)))
+            raise OperandError(f"the table has no key for {described(index)}", accepted=", ".join(map(repr, value)))
         return value[index]
     if not isinstance(value, _SEQUENCES):
         raise OperandError(f"{described(value)} has no elements")
@@ -227,12 +229,12 @@ def _item(part: syntax.ItemOf, names: _Names) -> Value:
         raise OperandError(f"an index is {described(index)}", accepted="a whole number")
     if not -len(value) <= index < len(value):
         accepted = f"from {-len(value)} to {len(value) - 1}" if value else None
-        raise OperandError(f"there is no element {index}", accepted=accepted)
+        raise OperandError(f"index out of range: {index}", accepted=accepted)
     return value[index]
 
 
-def _slice(part: syntax.Span, names: _Names) -> slice:
-    ends = [None if end is None else _of(end, names) for end in (part.start, part.stop, part.step)]
+def _slice(node: syntax.Span, names: _Names) -> slice:
+    ends = [None if end is None else _of(end, names) for end in (node.start, node.stop, node.step)]
     for end in ends:
         if isinstance(end, bool) or not isinstance(end, int | None):
             raise OperandError(f"the end of a slice is {described(end)}", accepted="a whole number, or nothing")
@@ -241,65 +243,65 @@ def _slice(part: syntax.Span, names: _Names) -> slice:
     return slice(*ends)
 
 
-def _span(part: syntax.Span, names: _Names) -> Value:
-    del part, names
-    raise OperandError("a slice stands between the brackets behind a list, and nowhere else")
+def _span(node: syntax.Span, names: _Names) -> Value:
+    del node, names
+    raise OperandError("a slice is only allowed in the brackets after a list")
 
 
-def _listing(part: syntax.ListOf, names: _Names) -> Value:
-    return tuple(_of(one, names) for one in part.parts)
+def _listing(node: syntax.ListOf, names: _Names) -> Value:
+    return tuple(_of(element, names) for element in node.parts)
 
 
-def _pairs(part: syntax.Pairs, names: _Names) -> Value:
-    found: dict[Value, Value] = {}
-    for key, value in part.parts:
-        named = _of(key, names)
-        if not isinstance(named, bool | int | float | str):
-            raise OperandError(f"a key is {described(named)}", accepted="a number, a boolean or a text")
-        found[named] = _of(value, names)
-    return found
+def _pairs(node: syntax.Pairs, names: _Names) -> Value:
+    table: dict[Value, Value] = {}
+    for key, value in node.parts:
+        table_key = _of(key, names)
+        if not isinstance(table_key, bool | int | float | str):
+            raise OperandError(f"a key is {described(table_key)}", accepted="a number, a boolean or a text")
+        table[table_key] = _of(value, names)
+    return table
 
 
-def _prefix(part: syntax.Unary, names: _Names) -> Value:
-    value = _of(part.operand, names)
-    if part.symbol == "not":
+def _prefix(node: syntax.Unary, names: _Names) -> Value:
+    value = _of(node.operand, names)
+    if node.symbol == "not":
         return not value
     if not isinstance(value, int | float):
-        raise OperandError(f"the operand of '{part.symbol}' is {described(value)}", accepted="a number")
-    return -value if part.symbol == "-" else +value
+        raise OperandError(f"the operand of '{node.symbol}' is {described(value)}", accepted="a number")
+    return -value if node.symbol == "-" else +value
 
 
-def _infix(part: syntax.Binary, names: _Names) -> Value:
-    left, right = _of(part.left, names), _of(part.right, names)
-    if part.symbol == "~":
+def _infix(node: syntax.Binary, names: _Names) -> Value:
+    left, right = _of(node.left, names), _of(node.right, names)
+    if node.symbol == "~":
         return text_of(left) + text_of(right)
-    if part.symbol == "+":
+    if node.symbol == "+":
         if isinstance(left, str) and isinstance(right, str):
             return left + right
         if isinstance(left, tuple) and isinstance(right, tuple):
             return left + right
-    whole = part.symbol in _WHOLE
+    is_integral = node.symbol in _WHOLE
     for value in (left, right):
-        if not isinstance(value, int if whole else int | float):
-            wanted = "whole numbers" if whole else "numbers"
+        if not isinstance(value, int if is_integral else int | float):
+            expected = "whole numbers" if is_integral else "numbers"
             raise OperandError(
-                f"an operand of '{part.symbol}' is {described(value)}", accepted=f"{wanted} on both sides"
+                f"an operand of '{node.symbol}' is {described(value)}", accepted=f"{expected} on both sides"
             )
     try:
-        return _ARITHMETIC[part.symbol](left, right)
+        return _ARITHMETIC[node.symbol](left, right)
     except ZeroDivisionError:
-        raise OperandError(f"{part.symbol} by zero") from None
+        raise OperandError(f"{node.symbol} by zero") from None
     except OverflowError:
         raise OperandError("the number is too large") from None
 
 
 def _power(base: Number, exponent: Number) -> Value:
-    """Refuse a power of whole numbers that is too large before it is computed."""
+    """Raise to a power, rejecting integer powers that are too large before computing them."""
     if isinstance(base, int) and isinstance(exponent, int):
         if exponent > 0 and abs(base) > 1 and exponent * (abs(base).bit_length() - 1) > _MOST_SHIFT:
             raise OperandError("the result of ** is too large")
     elif base < 0 and not float(exponent).is_integer():
-        raise OperandError("a root of a negative number")
+        raise OperandError("fractional power of a negative number")
     return base**exponent
 
 
@@ -332,12 +334,12 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Value]] = {
     "^": operator.xor,
 }
 _WHOLE = frozenset({"<<", ">>", "&", "^"})
-"""Operators of whole numbers alone."""
+"""Operators that take integers only."""
 
 
-def _chain(part: syntax.Chain, names: _Names) -> Value:
-    left = _of(part.first, names)
-    for symbol, operand in part.others:
+def _chain(node: syntax.Chain, names: _Names) -> Value:
+    left = _of(node.first, names)
+    for symbol, operand in node.others:
         right = _of(operand, names)
         if not _COMPARISONS[symbol](left, right):
             return False
@@ -349,8 +351,8 @@ def _ordered(symbol: str, compare: Callable[[Any, Any], Any]) -> Callable[[Value
     def holds(left: Value, right: Value) -> bool:
         both_numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not both_numbers and not (isinstance(left, str) and isinstance(right, str)):
-            message = f"{described(left)} and {described(right)} have no order, so '{symbol}' says nothing"
-            raise OperandError(message, accepted="two numbers, or two texts")
+            message = f"{described(left)} and {described(right)} cannot be compared with '{symbol}'"
+            raise OperandError(message, accepted="two numbers or two texts")
         return bool(compare(left, right))
 
     return holds
@@ -362,7 +364,7 @@ def _within(left: Value, right: Value) -> bool:
             raise OperandError(f"{described(left)} in a text", accepted="a text in a text, or a value in a list")
         return left in right
     if not isinstance(right, tuple | range | dict):
-        raise OperandError(f"{described(right)} holds no values", accepted="a list or a text behind 'in'")
+        raise OperandError(f"{described(right)} is not a container", accepted="a list or a text after 'in'")
     return not (isinstance(left, tuple | dict) and isinstance(right, dict)) and left in right
 
 
@@ -382,25 +384,25 @@ _COMPARISONS: Mapping[str, Callable[[Value, Value], bool]] = {
 }
 
 
-def _junction(part: syntax.Junction, names: _Names) -> Value:
-    """Return the operand that decides, as Python does: `blocks or 4` is `blocks` unless that is 0."""
+def _junction(node: syntax.Junction, names: _Names) -> Value:
+    """Return the deciding operand, as Python does: `blocks or 4` is `blocks` unless that is 0."""
     value: Value = None
-    for one in part.parts:
-        value = _of(one, names)
-        if bool(value) is (part.symbol == "or"):
+    for operand in node.parts:
+        value = _of(operand, names)
+        if bool(value) is (node.symbol == "or"):
             break
     return value
 
 
-def _conditional(part: syntax.Conditional, names: _Names) -> Value:
-    return _of(part.then if _of(part.test, names) else part.otherwise, names)
+def _conditional(node: syntax.Conditional, names: _Names) -> Value:
+    return _of(node.then if _of(node.test, names) else node.otherwise, names)
 
 
-def _application(part: syntax.Application, names: _Names) -> Value:
-    function = part.function
+def _application(node: syntax.Application, names: _Names) -> Value:
+    function = node.function
     owner = _owner(function, names) if isinstance(function, syntax.FactOf) else None
-    arguments = [_of(one, names) for one in part.arguments]
-    keywords = {name: _of(value, names) for name, value in part.keywords}
+    arguments = [_of(argument, names) for argument in node.arguments]
+    keywords = {name: _of(value, names) for name, value in node.keywords}
     if owner is not None:
         return owner.call(function.name, arguments, keywords)
     return called(function.name, FUNCTIONS[function.name], arguments, keywords)

@@ -1,8 +1,8 @@
-"""Values of expressions and templates, and what they may know of larger objects.
+"""Values of expressions and templates, and the attributes they can read from larger objects.
 
-An expression never holds a Python object of the bench: what it knows of a mapping, say, is a `FactValue`, which holds
-the mapping's text and a list of named facts. A fact is a value again; nothing can be changed, and no attribute of
-Python's is ever looked up.
+An expression never holds one of lab's Python objects: it sees a mapping, for example, as a `FactValue`, which holds
+the mapping's text and a list of named facts. A fact is itself a value; nothing can be modified, and no Python
+attribute is ever looked up.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Any, ClassVar
 from lab.base.errors import did_you_mean
 
 LARGEST = 2**63
-"""Whole numbers beyond are refused; no launch or tile needs them."""
+"""Largest absolute value of an integer; no launch or tile needs more."""
 
 MOST_TEXT = 10_000
-"""Characters of a text that an expression makes."""
+"""Longest string that an expression may produce, in characters."""
 
 MOST_PARTS = 10_000
-"""Values of a list or a range: unrolled code of that length takes hours to compile."""
+"""Longest list or range: unrolled code of that length takes hours to compile."""
 
 Value = Any
-"""None, a boolean, a number, a text, a tuple, range or table of values, or a `FactValue`. (Any: it contains itself.)
+"""None, bool, number, string, a tuple, range or dict of values, or a `FactValue`. (Any, since the type is recursive.)
 
-A table is a dictionary, which nothing changes once it is made.
+A table is a dictionary that is never modified after its creation.
 """
 
 Number = int | float
 Text = str
 Count = int
-"""From 1 to 2^31 - 1."""
+"""An integer from 1 to 2^31 - 1."""
 
 
 class OperandError(ValueError):
-    """An operation or a function does not accept its operands. Evaluators add where it stands; no user sees it."""
+    """An operation or function rejected its operands. Evaluators add the location, so users never see it as such."""
 
     def __init__(self, message: str, *, accepted: str | None = None, suggestion: str | None = None) -> None:
-        """Describe what was refused.
+        """Describe the rejected operands.
 
         Args:
             message: What is wrong.
@@ -54,12 +54,12 @@ class OperandError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FactValue(ABC):
-    """An object as expressions see it: its named facts, which are values.
+    """An object as seen by expressions: its named facts, which are values.
 
-    A subclass lists them: `facts` take no arguments, `methods` do. Both are functions of what `read` makes of the text.
+    A subclass lists them: `facts` take no arguments, `methods` do. Both take the object that `read` returns.
 
     Attributes:
-        text: The notation from which `read` makes the object.
+        text: The notation that `read` parses.
     """
 
     text: str
@@ -71,7 +71,7 @@ class FactValue(ABC):
     @classmethod
     @abstractmethod
     def read(cls, text: str) -> Any:  # noqa: ANN401 - of any type
-        """Return the object; the same one each time, since it is asked for each fact."""
+        """Return the object, always the same one, since it is requested for each fact."""
 
     def __str__(self) -> str:
         return str(self.read(self.text))
@@ -80,20 +80,20 @@ class FactValue(ABC):
         """Return a fact.
 
         Raises:
-            OperandError: There is none of this name.
+            OperandError: No fact has this name.
         """
         if name in self.facts:
             return self.facts[name](self.read(self.text))
         if name in self.methods:
-            shown = usage(name, self.methods[name], skip=1)
-            raise OperandError(f"{name} of a {self.kind} takes arguments", accepted=shown)
+            signature = usage(name, self.methods[name], skip=1)
+            raise OperandError(f"{name} of a {self.kind} takes arguments", accepted=signature)
         raise self._unknown(name)
 
     def call(self, name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
-        """Return a fact that takes arguments.
+        """Return the value of a fact that takes arguments.
 
         Raises:
-            OperandError: There is none of this name, or it does not accept these arguments.
+            OperandError: No fact has this name, or it does not accept these arguments.
         """
         if name in self.methods:
             return called(name, self.methods[name], (self.read(self.text), *arguments), keywords, skip=1)
@@ -102,9 +102,12 @@ class FactValue(ABC):
         raise self._unknown(name)
 
     def _unknown(self, name: str) -> OperandError:
-        known = [*self.facts, *(usage(one, function, skip=1) for one, function in self.methods.items())]
+        available = [
+            *self.facts,
+            *(usage(method_name, function, skip=1) for method_name, function in self.methods.items()),
+        ]
         near = did_you_mean(name, [*self.facts, *self.methods])
-        return OperandError(f"a {self.kind} has no fact {name!r}", accepted=", ".join(known), suggestion=near)
+        return OperandError(f"a {self.kind} has no fact {name!r}", accepted=", ".join(available), suggestion=near)
 
 
 def called(
@@ -117,32 +120,32 @@ def called(
 ) -> Value:
     """Call a function if its signature accepts the arguments.
 
-    Annotations of its parameters are checked: `int`, `Number`, `Text`, `bool`, `Count` (all may be `| None`), `Listed`
-    (a list, a range or a text); any other annotation accepts any value.
+    Arguments are checked against the annotations `int`, `Number`, `Text`, `bool`, `Count` (all may be `| None`) and
+    `Listed` (a list, a range or a string); any other annotation accepts any value.
 
     Args:
-        name: What expressions call it.
+        name: Its name in expressions.
         function: The function.
         arguments: Arguments by position.
         keywords: Arguments by name.
-        skip: How many of the first arguments are not the user's.
+        skip: Number of leading arguments that do not come from the user.
 
     Raises:
-        OperandError: The arguments do not fit, or the function refuses them.
+        OperandError: The arguments do not match the signature, or the function rejects them.
     """
     signature = _signature(function)
     try:
-        given = signature.bind(*arguments, **keywords)
+        bound = signature.bind(*arguments, **keywords)
     except TypeError as error:
         raise OperandError(f"{name}: {error}", accepted=usage(name, function, skip=skip)) from None
-    for parameter, value in list(given.arguments.items())[skip:]:
+    for parameter, value in list(bound.arguments.items())[skip:]:
         declared = signature.parameters[parameter]
         several = declared.kind is inspect.Parameter.VAR_POSITIONAL
-        for one in value if several else (value,):
-            wanted = _mismatch(str(declared.annotation), one)
-            if wanted:
-                message = f"{name}: {parameter} is {described(one)}"
-                raise OperandError(message, accepted=f"{wanted}; {usage(name, function, skip=skip)}")
+        for argument in value if several else (value,):
+            expected = _mismatch(str(declared.annotation), argument)
+            if expected:
+                message = f"{name}: {parameter} is {described(argument)}"
+                raise OperandError(message, accepted=f"{expected}; {usage(name, function, skip=skip)}")
     try:
         return function(*arguments, **keywords)
     except OperandError:
@@ -157,22 +160,22 @@ def _signature(function: Callable[..., Value]) -> inspect.Signature:
 
 
 def usage(name: str, function: Callable[..., Value], *, skip: int = 0) -> str:
-    """Return how a function is called: ``sectors(element_bytes, vector=1, *, row=None)``."""
+    """Return the signature of a function as users call it: ``sectors(element_bytes, vector=1, *, row=None)``."""
     parameters = list(_signature(function).parameters.values())[skip:]
-    bare = [one.replace(annotation=inspect.Parameter.empty) for one in parameters]
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
     return f"{name}{inspect.Signature(bare)}"
 
 
 def described(value: Value) -> str:
-    """Return a value and its type as a message names them: ``the text 'a'``."""
+    """Return a value with its type, for messages: ``the text 'a'``."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
     if isinstance(value, int) and abs(value) > LARGEST:  # Python refuses to write very long ones
         return "a very large number"
     if isinstance(value, FactValue):
         return f"a {value.kind}"
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."  # noqa: PLR2004 - a line has room for it
+    text = repr(value)
+    text = text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - a line has room for it
     kinds = {
         int: "the number",
         float: "the number",
@@ -181,15 +184,15 @@ def described(value: Value) -> str:
         range: "the range",
         dict: "the table",
     }
-    return f"{kinds[type(value)]} {shown}" if type(value) in kinds else "a value that expressions do not know"
+    return f"{kinds[type(value)]} {text}" if type(value) in kinds else "a value that expressions do not support"
 
 
 def _mismatch(annotation: str, value: Value) -> str:
-    """Say what a parameter wants instead of a value; empty where it accepts it."""
+    """Return what a parameter expects, if it does not accept a value; else an empty string."""
     if value is None and annotation.endswith("| None"):
         return ""
-    fits, wanted = _CHECKS.get(annotation.removesuffix("| None").strip(), (_anything, ""))
-    return "" if fits(value) else wanted
+    fits, expected = _CHECKS.get(annotation.removesuffix("| None").strip(), (_anything, ""))
+    return "" if fits(value) else expected
 
 
 def _anything(value: Value) -> bool:
@@ -208,4 +211,4 @@ _CHECKS: Mapping[str, tuple[Callable[[Value], bool], str]] = {
     ),
     "Listed": (lambda value: isinstance(value, tuple | list | range | str), "a list"),
 }
-"""What annotations accept; the left side of each is how a signature spells it."""
+"""Check and description for each annotation, keyed by its spelling in a signature."""

@@ -1,4 +1,4 @@
-"""Files that a user names: regular ones are read, up to a size, and others written atomically."""
+"""Files named by a user: regular files are read up to a size limit, and files are written atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_SIBLINGS = 20
 
 
 def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
-    """Write a file whose folder is trusted; see `Folder.write`.
+    """Write a file in a trusted folder atomically; see `Folder.write`.
 
     Raises:
         OSError: The file cannot be written; the error names it. The old content stays, and no temporary file is left.
@@ -28,16 +28,16 @@ def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -
 
 @contextlib.contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """Make a folder for the files of a tool, and remove it on leaving.
+    """Make a temporary folder for the files of a tool, and remove it on exit.
 
-    That the disk is full is the machine's fault and not that of what is compiled: it must not become the failure of a
-    variant, which a run that goes on would keep.
+    A full disk is the machine's fault, not the variant's: it must not be recorded as a failure of the variant, which a
+    resumed run would keep.
 
     Args:
-        prefix: What its name begins with.
+        prefix: Beginning of its name.
 
     Raises:
-        StoreError: It cannot be made or written, by this process or by a tool that says so in its log.
+        StoreError: This process, or a tool according to its log, cannot create or write files in it.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=prefix) as name, interrupts.removing(name):
@@ -51,18 +51,18 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 
 def _full(reason: str) -> StoreError:
-    return StoreError(f"temporary files cannot be written: {reason}; TMPDIR names a folder that has room for them")
+    return StoreError(f"temporary files cannot be written: {reason}; set TMPDIR to a folder with free space")
 
 
-def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
-    """Read a file that a user named. Every such file is read here.
+def read_regular(path: Path, most_bytes: int, label: str = "the file") -> bytes:
+    """Read a file named by a user. Every such file is read here.
 
-    A FIFO or a device is refused without waiting for its content, and a file that grows is read up to its limit.
+    A FIFO or a device is rejected without waiting for its content, and a growing file is read up to the limit.
 
     Args:
         path: The file.
         most_bytes: Its largest size in bytes.
-        what: What the file is, for messages: `the template`.
+        label: What the file is, for messages: `the template`.
 
     Raises:
         UserError: The file is missing, unreadable, larger, or not a regular file; the error names it.
@@ -74,7 +74,7 @@ def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
         if not stat.S_ISREG(mode):  # a folder cannot even become a stream
             os.close(handle)
             raise UserError(
-                f"{what} cannot be read",
+                f"{label} cannot be read",
                 code="unreadable",
                 at=Location(path),
                 found=kind_of(mode),
@@ -85,33 +85,33 @@ def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
     except FileNotFoundError:
         raise _missing(path) from None
     except OSError as error:
-        raise UserError(f"{what} cannot be read: {error.strerror}", code="unreadable", at=Location(path)) from error
+        raise UserError(f"{label} cannot be read: {error.strerror}", code="unreadable", at=Location(path)) from error
     except ValueError as error:  # a name with a NUL, or with a character that the file system cannot spell
         raise UserError(
-            f"{what} cannot be read: its name is not one of a file", code="unreadable", at=Location(repr(path))
+            f"{label} cannot be read: its name is not a valid file name", code="unreadable", at=Location(repr(path))
         ) from error
     if len(content) > most_bytes:
         raise UserError(
-            f"{what} is too large", code="out-of-range", at=Location(path), accepted=f"at most {most_bytes} bytes"
+            f"{label} is too large", code="out-of-range", at=Location(path), accepted=f"at most {most_bytes} bytes"
         )
     return content
 
 
 def is_below(path: Path, roots: Iterable[Path]) -> bool:
-    """Return whether a path is one of some folders or below one of them, once symbolic links are followed."""
+    """Return whether a path, with symbolic links resolved, is one of some folders or below one of them."""
     real = path.resolve()
     return any(real.is_relative_to(root.resolve()) for root in roots)
 
 
 def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[Path] = ()) -> Path:
-    """Return the file that a user's file names, which must be in or below a folder once links are followed.
+    """Return a file named in a user's file; with links resolved, it must be in or below a folder.
 
     Args:
         name: The name, relative to `folder`.
         folder: The folder of the user's file.
-        at: Where the name stands.
+        at: Location of the name.
         key: Key that holds it.
-        roots: More folders that the file may be in.
+        roots: Further folders that may hold the file.
 
     Raises:
         UserError: The name leads elsewhere.
@@ -120,17 +120,17 @@ def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[P
         path = (folder / name).resolve()
         if is_below(path, (folder, *roots)):
             return path
-    except (OSError, ValueError, RuntimeError):  # a NUL, links in a circle
+    except (OSError, ValueError, RuntimeError):  # a NUL, or circular links
         pass
     accepted = f"a file in or below {', '.join(str(root) for root in (folder, *roots))}"
-    found = with_target(name, folder)
+    target = with_target(name, folder)
     raise UserError(
-        "the file is outside of the experiment's folder", code="refused", at=at, key=key, found=found, accepted=accepted
+        "the file is outside the experiment's folder", code="refused", at=at, key=key, found=target, accepted=accepted
     )
 
 
 def with_target(name: str, folder: Path) -> str:
-    """Return a name, and where it leads if it is a symbolic link."""
+    """Return a file name and, for a symbolic link, the link's target."""
     try:
         return f"{name}, a link to {(folder / name).readlink()}"
     except (OSError, ValueError):
@@ -140,7 +140,7 @@ def with_target(name: str, folder: Path) -> str:
 def _missing(path: Path) -> UserError:
     folder = path.parent
     near = folder.glob(f"*{path.suffix}") if folder.is_dir() else ()
-    siblings = sorted(found.name for found in near if found.exists())  # and no links to what is gone
+    siblings = sorted(sibling.name for sibling in near if sibling.exists())  # skip dangling links
     return UserError(
         "no such file",
         code="missing-file",
@@ -151,7 +151,7 @@ def _missing(path: Path) -> UserError:
 
 
 def check_below(file: Path, roots: Iterable[Path]) -> None:
-    """Check that a file lies below one of some folders once symbolic links are followed.
+    """Check that a file, with symbolic links resolved, lies below one of some folders.
 
     Raises:
         UserError: It lies elsewhere.
@@ -159,7 +159,7 @@ def check_below(file: Path, roots: Iterable[Path]) -> None:
     roots = tuple(roots)
     if not is_below(file, roots):
         raise UserError(
-            "the file lies outside the folders in which it is looked for",
+            "the file lies outside the folders that are searched",
             code="refused",
             at=Location(file),
             found=str(file.resolve()),

@@ -1,8 +1,8 @@
-"""Files below a folder that somebody else may have written, opened without following a link.
+"""Access to untrusted folders without following symbolic links.
 
-Every name is opened relative to a handle of the folder that holds it. The path of the outermost folder is the user's
-own and may lead through links; below it, a link, a FIFO, a device and an oversized file are refused by name, and a
-file that is written takes the place of whatever has its name.
+Every name is opened relative to a descriptor of its parent folder. The path of the outermost folder comes from the
+user and may contain links. Below it, links, FIFOs, devices and oversized files are rejected, and a file that is
+written replaces whatever has its name.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def kind_of(mode: int) -> str:
-    """Return the kind of a file in words: `a FIFO`."""
+    """Return the kind of a file, given its mode: `a FIFO`."""
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
 
 
 def is_name(text: object) -> bool:
-    """Return whether a value is a text that names a file of a folder: one component, without control characters."""
+    """Return whether a value is a valid file name: a string, one path component, without control characters."""
     try:
         return isinstance(text, str) and _NAME.fullmatch(text) is not None and len(os.fsencode(text)) <= _MOST_NAME
     except UnicodeEncodeError:  # surrogates that stand for no byte
@@ -62,17 +62,17 @@ class Folder:
 
     Attributes:
         root: The outermost folder, whose path is trusted.
-        names: The folders below it that lead here.
+        names: The path components from it to this folder.
     """
 
     root: Path
     names: tuple[str, ...] = ()
 
     def __truediv__(self, name: str) -> Folder:
-        """Return a folder of this one.
+        """Return a subfolder.
 
         Raises:
-            StoreError: It is not a name.
+            StoreError: The name is not valid.
         """
         return replace(self, names=(*self.names, self._checked(name)))
 
@@ -82,7 +82,7 @@ class Folder:
         return self.root.joinpath(*self.names)
 
     def read(self, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
-        """Return a file's content; None where there is no file of this name.
+        """Return a file's content, or None if it does not exist.
 
         Raises:
             StoreError: It is not a regular file, is larger, or cannot be read.
@@ -97,12 +97,12 @@ class Folder:
             size = os.fstat(handle).st_size
             content = stream.read(most_bytes + 1) if size <= most_bytes else b""
         if max(size, len(content)) > most_bytes:
-            found = max(size, len(content))
-            raise StoreError(f"{self.path / name}: expected at most {most_bytes} bytes, found {found}")
+            actual_bytes = max(size, len(content))
+            raise StoreError(f"{self.path / name}: expected at most {most_bytes} bytes, found {actual_bytes}")
         return content
 
     def read_text(self, name: str) -> str | None:
-        """Return a file's text, with marks for what is not UTF-8; None where there is no file of this name.
+        """Return a file's text, with replacement characters for invalid UTF-8; None if it does not exist.
 
         Raises:
             StoreError: It is not a regular file, is too large, or cannot be read.
@@ -113,20 +113,20 @@ class Folder:
         return content.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
     def size(self, name: str) -> int | None:
-        """Return a file's size in bytes; None where there is no regular file of this name."""
+        """Return a file's size in bytes; None if there is no regular file of this name."""
         with contextlib.suppress(FileNotFoundError), self._handle() as folder:
             state = os.stat(self._checked(name), dir_fd=folder, follow_symlinks=False)
             return state.st_size if stat.S_ISREG(state.st_mode) else None
         return None
 
     def files(self) -> frozenset[str]:
-        """Return the names of the regular files; none where the folder is missing."""
+        """Return the names of the regular files; the empty set if the folder does not exist."""
         with contextlib.suppress(FileNotFoundError), self._handle() as folder, os.scandir(folder) as entries:
             return frozenset(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
         return frozenset()
 
     def folders(self) -> frozenset[str]:
-        """Return the names of its folders; none where it is missing itself."""
+        """Return the names of the subfolders; the empty set if the folder does not exist."""
         with contextlib.suppress(FileNotFoundError), self._handle() as folder, os.scandir(folder) as entries:
             return frozenset(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         return frozenset()
@@ -136,7 +136,7 @@ class Folder:
 
         Args:
             name: The file.
-            flags: As those of `os.open`.
+            flags: Flags of `os.open`.
 
         Raises:
             StoreError: It is not a regular file.
@@ -145,13 +145,13 @@ class Folder:
         self.check(name)
         with self._handle() as folder:
             handle = os.open(name, flags | _SAFELY, 0o644, dir_fd=folder)
-        if not stat.S_ISREG(mode := os.fstat(handle).st_mode):  # another process was quicker
+        if not stat.S_ISREG(mode := os.fstat(handle).st_mode):  # replaced since the check
             os.close(handle)
             raise _refusal(self.path / name, "a regular file", mode)
         return handle
 
     def check(self, name: str) -> bool:
-        """Check that a file is a regular one, and return whether it is there.
+        """Check that a file, if it exists, is a regular one; return whether it exists.
 
         Raises:
             StoreError: It is something else.
@@ -164,12 +164,11 @@ class Folder:
         return False
 
     def write(self, name: str, content: str | bytes | Iterator[str | bytes]) -> None:
-        """Write a file so that a reader sees either the old content or the new, never a part of it.
+        """Write a file atomically: a reader sees either the old content or the new.
 
         Args:
-            name: The file. What has this name already is replaced, and a link is not followed.
-            content: The whole content, or an iterator over its parts, so that it need not be in memory at once. Text is
-                encoded as UTF-8.
+            name: The file. Anything of this name is replaced, and a link is not followed.
+            content: The whole content, or an iterator over chunks of it, to save memory. Text is encoded as UTF-8.
 
         Raises:
             OSError: The file cannot be written; the error names it. The old content stays, and no temporary file is
@@ -177,7 +176,7 @@ class Folder:
         """
         try:
             self._write(self._checked(name), content)
-        except OSError as error:  # of the temporary file, or, where it is full, of no file at all
+        except OSError as error:  # it names the temporary file or, on a full disk, none
             raise OSError(error.errno, error.strerror or str(error), str(self.path / name)) from error
 
     def _write(self, name: str, content: str | bytes | Iterator[str | bytes]) -> None:
@@ -187,7 +186,7 @@ class Folder:
             try:
                 with os.fdopen(created, "wb") as stream:
                     parts = (content,) if isinstance(content, str | bytes) else content
-                    stream.writelines(spelled(part).encode() if isinstance(part, str) else part for part in parts)
+                    stream.writelines(spelled(chunk).encode() if isinstance(chunk, str) else chunk for chunk in parts)
                     os.fchmod(created, 0o644)
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -196,31 +195,31 @@ class Folder:
                 raise
 
     def write_below(self, path: str, content: str | bytes | Iterator[str | bytes]) -> None:
-        """Write a file by its path below this folder, and make the folders that lead there; see `write`."""
+        """Write a file at a relative path, creating the folders on the way; see `write`."""
         *names, name = PurePosixPath(path).parts
         folder = self
-        for one in names:
-            folder /= one
+        for ancestor in names:
+            folder /= ancestor
         folder.make()
         folder.write(name, content)
 
     def holds(self, name: str, parts: Iterable[bytes]) -> bool:
-        """Return whether a file has this content.
+        """Return whether a file has exactly this content.
 
         Raises:
             StoreError: It is not a regular file.
         """
         try:
             with os.fdopen(self.open(name, os.O_RDONLY), "rb") as stream:
-                return all(stream.read(len(part)) == part for part in parts) and not stream.read(1)
+                return all(stream.read(len(chunk)) == chunk for chunk in parts) and not stream.read(1)
         except FileNotFoundError:
             return False
 
     def make(self) -> Path:
-        """Make the folder and those above it where they are missing, and return its path.
+        """Create the folder and its missing parents, and return its path.
 
         Raises:
-            StoreError: Something else stands in the place of one of them.
+            StoreError: One of them exists and is not a folder.
             OSError: It cannot be made.
         """
         self.root.mkdir(parents=True, exist_ok=True)
@@ -231,7 +230,7 @@ class Folder:
             return self.path
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link, or a folder with its content. What is missing may be missing.
+        """Remove a file, a link, or a folder with its content; ignore a missing one.
 
         Raises:
             OSError: It cannot be removed.
@@ -244,11 +243,11 @@ class Folder:
 
     @contextlib.contextmanager
     def _handle(self, depth: int | None = None) -> Iterator[int]:
-        """Open the folder, or the one above it that so many names lead to.
+        """Open the folder, or its ancestor at a depth below the root.
 
         Raises:
-            StoreError: One of the folders that lead here is something else.
-            OSError: One is missing, or cannot be opened.
+            StoreError: A path component is not a folder.
+            OSError: A path component is missing or cannot be opened.
         """
         handle = os.open(self.root, _FOLDER)
         try:
@@ -268,7 +267,7 @@ class Folder:
 
     def _checked(self, name: str) -> str:
         if not is_name(name):
-            raise StoreError(f"{self.path}: {str(name)[:300]!r} is not a name of a file or folder")
+            raise StoreError(f"{self.path}: {str(name)[:300]!r} is not a valid name of a file or folder")
         return name
 
 

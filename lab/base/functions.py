@@ -1,4 +1,4 @@
-"""Functions that expressions and templates may call, on immutable values."""
+"""Functions of expressions and templates, on immutable values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lab.base.facts import MOST_PARTS, MOST_TEXT, FactValue, Number, OperandErro
 Listed = Sequence[Value]
 
 _MOST_DECIMALS = 20
-"""Beyond the digits of a double."""
+"""Largest number of decimals in `round`, beyond the digits of a double."""
 
 _MOST_NUMERAL = 40
-"""Characters of a text that becomes a number."""
+"""Longest string that is converted to a number, in characters."""
 
 
 class RaisedError(OperandError):
-    """`error("why")` was evaluated: the author of the expression or template says what is wrong."""
+    """`error("why")` was evaluated; the author of the expression or template provides the message."""
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """Return the least integer that is at least numerator / denominator."""
+    """Return numerator / denominator, rounded up."""
     return -(-numerator // denominator)
 
 
@@ -32,28 +32,28 @@ def _ceil_div(numerator: Number, denominator: Number) -> Number:
 
 
 def _sizeof(name: Text) -> Number:
-    found = element_named(name)
-    if found is None:
-        raise OperandError(f"{name!r} is no element type", accepted=", ".join(CUDA_NAMES.values()))
-    return ELEMENT_BYTES[found]
+    element = element_named(name)
+    if element is None:
+        raise OperandError(f"{name!r} is not an element type", accepted=", ".join(CUDA_NAMES.values()))
+    return ELEMENT_BYTES[element]
 
 
 def _error(message: Text) -> NoReturn:
     raise RaisedError(message)
 
 
-def _all_of(values: tuple[Value, ...], what: str) -> Sequence[Value]:
-    """Several arguments, or one list, at least one value in any case; all are numbers, or all are texts."""
-    found = values[0] if len(values) == 1 and isinstance(values[0], tuple | list | range) else values
-    if not found:
-        raise OperandError(f"{what} of nothing", accepted="at least one value")
+def _all_of(values: tuple[Value, ...], function_name: str) -> Sequence[Value]:
+    """Return the operands, given as several arguments or as one list; they must be all numbers or all strings."""
+    operands = values[0] if len(values) == 1 and isinstance(values[0], tuple | list | range) else values
+    if not operands:
+        raise OperandError(f"{function_name}() of an empty list", accepted="at least one value")
     if not (
-        isinstance(found, range)
-        or all(isinstance(one, int | float) for one in found)
-        or all(isinstance(one, str) for one in found)
+        isinstance(operands, range)
+        or all(isinstance(operand, int | float) for operand in operands)
+        or all(isinstance(operand, str) for operand in operands)
     ):
-        raise OperandError(f"{what} of values that have no order", accepted="numbers alone, or texts alone")
-    return found
+        raise OperandError(f"{function_name} of values that cannot be compared", accepted="only numbers, or only texts")
+    return operands
 
 
 def _min(*values: Value) -> Value:
@@ -65,8 +65,8 @@ def _max(*values: Value) -> Value:
 
 
 def _sum(values: Listed) -> Number:
-    if not all(isinstance(one, int | float) for one in values):
-        raise OperandError("sum of values that are no numbers", accepted="a list of numbers")
+    if not all(isinstance(value, int | float) for value in values):
+        raise OperandError("sum of values that are not all numbers", accepted="a list of numbers")
     return sum(values)
 
 
@@ -75,14 +75,14 @@ def _length(values: Listed) -> int:
 
 
 def _join(values: Listed, separator: Text = "") -> str:
-    shown = [text_of(one) for one in values]
-    if sum(map(len, shown)) + len(separator) * len(shown) > MOST_TEXT:
+    texts = [text_of(value) for value in values]
+    if sum(map(len, texts)) + len(separator) * len(texts) > MOST_TEXT:
         raise OperandError("join: the text is too long", accepted=f"at most {MOST_TEXT} characters")
-    return separator.join(shown)
+    return separator.join(texts)
 
 
 def _int(value: Value) -> int:
-    """Towards zero, as in C and Python."""
+    """Convert to an integer, truncating towards zero, as in C and Python."""
     return int(value.strip(), 0) if isinstance(value, str) and _is_numeral(value) else int(_number(value, "int"))
 
 
@@ -94,9 +94,11 @@ def _is_numeral(text: str) -> bool:
     return len(text) <= _MOST_NUMERAL
 
 
-def _number(value: Value, what: str) -> Number:
+def _number(value: Value, function_name: str) -> Number:
     if not isinstance(value, int | float):
-        raise OperandError(f"{what} of a value that is no number", accepted="a number, or a text that is one")
+        raise OperandError(
+            f"{function_name} of a value that is not a number", accepted="a number, or the text of a number"
+        )
     return value
 
 
@@ -105,7 +107,7 @@ def _str(value: Value) -> str:
 
 
 def _round(number: Number, digits: int = 0) -> Number:
-    """With digits=0, a whole number; halves go to the even neighbour."""
+    """Round half to even; with digits=0, to an integer."""
     if abs(digits) > _MOST_DECIMALS:
         raise OperandError(f"round: {digits} digits", accepted=f"from -{_MOST_DECIMALS} to {_MOST_DECIMALS}")
     return round(number, digits) if digits else round(number)
@@ -113,10 +115,10 @@ def _round(number: Number, digits: int = 0) -> Number:
 
 def _range(start: int, stop: int | None = None, step: int = 1) -> range:
     first, last = (0, start) if stop is None else (start, stop)
-    made = range(first, last, step)
-    if made and abs(last - first) > MOST_PARTS * abs(step):
+    result = range(first, last, step)
+    if result and abs(last - first) > MOST_PARTS * abs(step):
         raise OperandError(f"a range of more than {MOST_PARTS} values", accepted=f"at most {MOST_PARTS}")
-    return made
+    return result
 
 
 def _abs(number: Number) -> Number:
@@ -153,7 +155,7 @@ def _is_pow2(number: int) -> bool:
 
 
 def _log2(number: Number) -> Number:
-    """Whole where it is exact."""
+    """Return the base-2 logarithm, as an integer where it is exact."""
     if isinstance(number, int) and _is_pow2(number):
         return number.bit_length() - 1
     return math.log2(number)
@@ -164,16 +166,16 @@ def _sqrt(number: Number) -> float:
 
 
 def text_of(value: Value) -> str:
-    """Return a value as `~`, `str` and templates write it.
+    """Return a value as text, as written by `~`, `str` and templates.
 
     Raises:
-        OperandError: The text is too long, or it has no text of its own.
+        OperandError: The integer is too large, or the value has no text form.
     """
     if isinstance(value, int) and value.bit_length() > 128:  # noqa: PLR2004 - long before Python refuses
-        raise OperandError("the number is too large to be written")
+        raise OperandError("the number is too large to convert to text")
     if isinstance(value, str | bool | int | float | FactValue) or value is None:
         return str(value)
-    raise OperandError("a list has no text", accepted="join(values, ' ')")
+    raise OperandError("a list cannot be converted to text", accepted="join(values, ' ')")
 
 
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
@@ -201,4 +203,4 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "str": _str,
     "sum": _sum,
 }
-"""By the names that expressions call them. `error("why")` ends the evaluation with that message."""
+"""Functions by their names in expressions. `error("why")` ends the evaluation with that message."""

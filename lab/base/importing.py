@@ -1,7 +1,7 @@
-"""Keeps files of the working directory from being imported in place of installed packages.
+"""Keeps files in the working directory from shadowing installed packages.
 
-`python -m` puts the working directory first on the path of imports, and so does `python -c`, by which worker processes
-are started. A file `numpy.py` in a folder of somebody else's experiments would then run.
+`python -m` puts the working directory first in `sys.path`, and so does `python -c`, which starts the worker
+processes. A file `numpy.py` in somebody else's folder of experiments would then run.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 
 HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - see below
-"""The folder that `lab` was imported from. Only modules that Python has imported already are used here, unlike pathlib:
-the path is not clean yet."""
+"""The folder that `lab` was imported from. Only modules that Python has already imported are used here, which excludes
+pathlib: `sys.path` is not clean yet."""
 
 
 def without(folder: str, path: list[str], home: str = HOME) -> list[str]:
-    """Return a path of imports without a folder, unless that is where `lab` itself is.
+    """Return an import path without a folder, unless `lab` itself is in that folder.
 
     Args:
         folder: The working directory.

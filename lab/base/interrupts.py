@@ -1,4 +1,4 @@
-"""Ctrl-C in a command: it ends the process at once, or stops work that has finished results to show.
+"""Handling of Ctrl-C: end the process at once, or stop work that has finished results to show.
 
 A command writes each file completely or not at all, so that it can end at any instruction. `end_at_once` therefore
 makes SIGINT end the process in its handler. An exception at an arbitrary instruction is less reliable: callbacks and
@@ -29,7 +29,7 @@ EXIT_CODE = 130
 STOPPING = "interrupted: stopping; Ctrl-C again leaves at once"
 
 _SHOW_CURSOR = "\x1b[?25h"
-"""Shows the cursor again, which a progress display hides."""
+"""Escape sequence that shows the cursor, which a progress display hides."""
 
 _STARTING = allocate_lock()
 _folders: set[str] = set()
@@ -40,8 +40,8 @@ class _State:
 
     Attributes:
         thread: The thread that is in `stoppable`; None outside of it.
-        worthwhile: Says whether there is something to stop for.
-        message: What is printed when work is stopped.
+        worthwhile: Returns whether there are results to show.
+        message: Line to print when work is stopped.
         asked: Ctrl-C was pressed within `stoppable`.
         waiting: The thread is in `wait`.
     """
@@ -84,13 +84,13 @@ def stoppable(worthwhile: Callable[[], bool] = lambda: True, message: str = STOP
 
 
 def check() -> None:
-    """Raise `KeyboardInterrupt` if Ctrl-C was pressed within `stoppable`; for long work that waits for nothing."""
+    """Raise `KeyboardInterrupt` if Ctrl-C was pressed within `stoppable`; for long work that never calls `wait`."""
     if _state.asked and _state.thread == get_ident():
         raise KeyboardInterrupt
 
 
 def wait(blocking: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that waits for others to work; within `stoppable`, Ctrl-C raises `KeyboardInterrupt` in it."""
+    """Call a function that blocks; within `stoppable`, Ctrl-C raises `KeyboardInterrupt` in it."""
     if _state.thread != get_ident():
         return blocking(*args, **kwargs)
     _state.waiting = True
@@ -103,10 +103,10 @@ def wait(blocking: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Start processes in this context.
+    """Start processes in this context, with SIGINT blocked.
 
-    SIGINT is blocked in them until they unblock it: a terminal sends it to them, too, while Python starts. Ctrl-C does
-    not end this process before the context does, since a process that gets nothing to do prints a traceback.
+    SIGINT is blocked in them until they unblock it, since a terminal sends it to them, too, while Python starts. Ctrl-C
+    ends this process only after the context, since a child without its instructions would print a traceback.
     """
     with _STARTING:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -148,7 +148,7 @@ def _leave_after_start() -> None:
 
 def _leave() -> None:
     if _folders:
-        from shutil import rmtree  # noqa: PLC0415 - whoever made them has imported it
+        from shutil import rmtree  # noqa: PLC0415 - whoever created them has imported it
 
         for folder in tuple(_folders):
             rmtree(folder, ignore_errors=True)
@@ -156,11 +156,11 @@ def _leave() -> None:
 
 
 def _print(message: str, control: str = "") -> None:
-    """Write to stderr, not through an object whose lock the interrupted code may hold.
+    """Write to the stderr descriptor, since the interrupted code may hold the lock of `sys.stderr`.
 
     Args:
         message: A line; a terminal gets it below the `^C` that it shows.
-        control: What a terminal gets in front of it.
+        control: Control sequence written before it on a terminal.
     """
     if message:
         with suppress(OSError):

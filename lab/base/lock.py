@@ -13,17 +13,17 @@ from lab.base.errors import StoreError
 from lab.base.folder import Folder
 
 LOCK_NAME = "run.lock"
-"""The file that is locked. It stays behind, empty and unlocked."""
+"""The locked file. It remains, empty and unlocked."""
 
 HOLDER_NAME = "run.holder"
-"""The file that names the process holding the lock."""
+"""The file that names the process that holds the lock."""
 
 
 class Lock:
-    """The right to write into a run directory. One process holds it at a time, and the system frees it on its death."""
+    """Exclusive write access to a run directory; the system releases it when the process dies."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock, and create the directory where it is missing.
+        """Acquire the lock, creating the directory if it is missing.
 
         Raises:
             StoreError: another process holds the lock, or the directory cannot be written.
@@ -59,5 +59,5 @@ class Lock:
             self._handle = None
 
     def __del__(self) -> None:
-        """Free the lock of a store that nobody closed."""
+        """Release the lock of a store that was not closed."""
         self._close()

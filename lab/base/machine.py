@@ -1,4 +1,4 @@
-"""Errors of Python's own that are the machine's fault, neither the user's nor lab's."""
+"""Python errors caused by the machine, rather than by the user or lab."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OWN = __name__.partition(".")[0]
 
 
 def fault_of(error: BaseException) -> str:
-    """Describe what the machine lacks; empty where an error does not mean that."""
+    """Describe what the machine lacks; return an empty string for other errors."""
     match error:
         case MemoryError():
             return f"there is not enough memory{f': {error}' if str(error) else ''}"
@@ -24,6 +24,6 @@ def fault_of(error: BaseException) -> str:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             return f"too many open files: this process may open {soft}; `ulimit -n 1024` allows more"
         case OSError():
-            where = f"{error.filename}: " if error.filename is not None else ""
-            return f"{where}{error.strerror or error}"
+            prefix = f"{error.filename}: " if error.filename is not None else ""
+            return f"{prefix}{error.strerror or error}"
     return ""

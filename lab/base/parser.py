@@ -1,14 +1,14 @@
-"""Parse expressions: text to the parts of `lab.base.syntax`.
+"""Parser of expressions: text to the syntax tree of `lab.base.syntax`.
 
-The grammar is Python's, less what a bench does not need, with two additions that templates have as well: `a ~ b` joins
-texts and binds between `+` and `*`, and `value | name(…)` calls a function with the value as its first argument and
-binds between `*` and signs. `a @ b` is `matmul(a, b)`. Any word but Python's `and`, `or`, `not`, `if` and `else` may be
-a name: kernels have parameters called `in` and `lambda`.
+The grammar is a subset of Python's with two additions that templates have as well: `a ~ b` concatenates strings and
+binds between `+` and `*`, and `value | name(…)` calls a function with the value as its first argument and binds
+between `*` and signs. `a @ b` is `matmul(a, b)`. Any word but Python's `and`, `or`, `not`, `if` and `else` may be a
+name, since kernels have parameters called `in` and `lambda`.
 
-So `ast.parse` gets a skeleton of the text: one token a line, an `n` for each value, and for each operator one of
-Python's that binds as ours does. A node's line then leads to its token.
+Therefore `ast.parse` is given a skeleton of the text: one token per line, an `n` for each value, and for each operator
+a Python operator of the same precedence. The line of a node identifies its token.
 
-Length and nesting are bounded, so that no text takes long to parse or to evaluate.
+Length and nesting are bounded, so that no text takes long to parse or evaluate.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from lab.base.syntax import (
 )
 
 MOST_CHARACTERS: Final = 1000
-"""Of an expression. A longer one is refused before it is read."""
+"""Longest expression, in characters; a longer one is rejected before it is parsed."""
 
 _MOST_NESTING = 50
-"""Brackets within brackets."""
+"""Deepest nesting of brackets."""
 
 _MOST_DEPTH = 100
-"""Parts within parts. Of `a + b + c`, `a + b` is a part within; evaluators may call themselves for each."""
+"""Deepest syntax tree; evaluators may recurse once per level. In `a + b + c`, `a + b` is one level down."""
 
 _MOST_DIGITS = 40
-"""Characters of a number; a longer one is refused before it is converted."""
+"""Longest number, in characters; a longer one is rejected before it is converted."""
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -86,17 +86,17 @@ _AS_STRONG = {
     "%": "*",
     "@": "*",
 }
-"""Python's operators that stand for ours in a skeleton, since they bind as strongly."""
+"""Python operators that replace ours in a skeleton, since they have the same precedence."""
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _BEHIND = {
     "": "an operator or the end of the expression",
     "else": "an operator, or 'else' and the value where the condition is false",
 }
-"""The phrase for the tokens accepted behind a value where no bracket is open."""
+"""Description of the tokens accepted after a value, by the innermost open construct other than a bracket."""
 
 _INFIX = {*_AS_STRONG, "*", "**", "==", "!=", "<", "<=", ">", ">=", "|", ".", "and", "or", "if", "else"} - {"+", "-"}
-"""Operators that need a value in front of them."""
+"""Operators that need a left operand."""
 
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _VALUE = "a number, a text, a name, '(', '[' or '{'"
@@ -109,8 +109,8 @@ class NotationError(ValueError):
         """Describe the mistake.
 
         Args:
-            column: Where it is, from 1.
-            message: What is wrong, without the place.
+            column: Its column, from 1.
+            message: What is wrong, without the location.
             accepted: What is accepted there.
         """
         self.column, self.message, self.accepted = column, message, accepted
@@ -141,7 +141,7 @@ def parse(text: str) -> Part:
     """Parse an expression.
 
     Raises:
-        NotationError: The text is none, or it is too long or too deeply nested.
+        NotationError: The text is not an expression, is too long or is too deeply nested.
     """
     if len(text) > MOST_CHARACTERS:
         raise NotationError(
@@ -151,21 +151,21 @@ def parse(text: str) -> Part:
         )
     tokens = _tokens(text)
     try:
-        part = _Translator(tokens).part(ast.parse(_skeleton(tokens), mode="eval").body)
+        root = _Translator(tokens).part(ast.parse(_skeleton(tokens), mode="eval").body)
     except SyntaxError as error:
         token, *behind = tokens[(error.lineno or 1) - 1 :]
         if "invalid syntax" not in error.msg:
             raise NotationError(token.column, error.msg) from error
-        wrong = behind[0] if behind and behind[0].text == "=" else token  # Python names what stands before '='
+        wrong = behind[0] if behind and behind[0].text == "=" else token  # Python reports the token before '='
         raise wrong.refused(f"{_VALUE}, or an operator") from error
     except (RecursionError, MemoryError) as error:
         raise _too_deep(1) from error
-    _check_depth(part)
-    return part
+    _check_depth(root)
+    return root
 
 
-def _check_depth(part: Part) -> None:
-    level = [part]
+def _check_depth(root: Part) -> None:
+    level = [root]
     for _ in range(_MOST_DEPTH):
         level = [inner for outer in level for inner in children(outer)]
     if level:
@@ -173,7 +173,7 @@ def _check_depth(part: Part) -> None:
 
 
 def _too_deep(column: int) -> NotationError:
-    accepted = f"at most {_MOST_NESTING} brackets and {_MOST_DEPTH} operations one within the other"
+    accepted = f"at most {_MOST_NESTING} nested brackets and {_MOST_DEPTH} nested operations"
     return NotationError(column, "the expression is too deeply nested", accepted)
 
 
@@ -198,9 +198,9 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _skeleton(tokens: list[_Token]) -> str:  # noqa: C901, PLR0912 - a branch for each kind of token
-    """Return what Python parses in place of the tokens: the i-th token on line i + 1, in parentheses.
+    """Return Python source with the structure of the tokens: the i-th token on line i + 1, in parentheses.
 
-    A pipe becomes the dot of an attribute of what it applies to: `-x | abs` reads `(-n).n`.
+    A pipe becomes an attribute access on its left operand: `-x | abs` becomes `(-n).n`.
     """
     lines, begins, closing, value_next = list[str](), [0], [""], True
     for i, token in enumerate(tokens):
@@ -245,7 +245,7 @@ def _skeleton(tokens: list[_Token]) -> str:  # noqa: C901, PLR0912 - a branch fo
 
 
 class _Translator:
-    """Translates the nodes of a skeleton's tree into parts."""
+    """Translates the AST of a skeleton into a `Part`."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -260,8 +260,10 @@ class _Translator:
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return ListOf(self._parts(elements), token.column)
             case ast.Dict(keys=keys, values=values):
-                named = self._parts(key for key in keys if key is not None)  # no token makes None
-                return Pairs(tuple(zip(named, self._parts(values), strict=True)), token.column)
+                key_parts = self._parts(
+                    key for key in keys if key is not None
+                )  # None would be `**`, which no token produces
+                return Pairs(tuple(zip(key_parts, self._parts(values), strict=True)), token.column)
             case ast.IfExp(test=test, body=then, orelse=otherwise):
                 return Conditional(self.part(test), self.part(then), self.part(otherwise), self._behind(then).column)
             case ast.BoolOp(op=op, values=values):
@@ -289,18 +291,18 @@ class _Translator:
                 return Application(function, piped, (), function.column) if piped else function
             case ast.Call():
                 return self._call(node)
-            case _:  # a set, since nothing else can be made of our tokens
+            case _:  # a set: our tokens cannot produce anything else
                 raise NotationError(token.column, "a set is not supported", "[value, ...] or {key: value, ...}")
 
     def _parts(self, nodes: Iterable[ast.expr]) -> tuple[Part, ...]:
         return tuple(self.part(node) for node in nodes)
 
     def _behind(self, node: ast.expr) -> _Token:
-        """Return the token behind a node and the parentheses around it."""
+        """Return the token after a node and its enclosing parentheses."""
         return next(token for token in self._tokens[_end(node) :] if token.text != ")")
 
     def _fact(self, node: ast.Attribute) -> tuple[NameOf | FactOf, tuple[Part, ...]]:
-        """Return a fact; or a function behind a pipe, with what it applies to."""
+        """Return a fact, or the function after a pipe together with its piped argument."""
         dot, value, name = self._behind(node.value), self.part(node.value), self._tokens[_end(node) - 1]
         if dot.text == "|":
             return NameOf(name.name, name.column), (value,)
@@ -310,7 +312,7 @@ class _Translator:
         behind = self._behind(node.func)
         function, piped = self._fact(node.func) if isinstance(node.func, ast.Attribute) else (self.part(node.func), ())
         if not isinstance(function, NameOf | FactOf) or (piped and self._tokens[_end(node.func)] is not behind):
-            raise behind.refused("an operator: only functions, called by their names, take arguments")
+            raise behind.refused("an operator: only a function, called by name, takes arguments")
         keywords = dict[str, Part]()
         for keyword in node.keywords:
             token = self._tokens[keyword.lineno - 1]
@@ -336,10 +338,10 @@ def _number(word: str, column: int) -> int | float:
 
 
 def _unquoted(word: str, column: int) -> str:
-    def meant(escape: re.Match[str]) -> str:
+    def unescape(escape: re.Match[str]) -> str:
         if escape[1] not in _ESCAPES:
             at = column + 1 + escape.start()
             raise NotationError(at, f"unknown escape {escape[0]!r}", ", ".join("\\" + sign for sign in _ESCAPES))
         return _ESCAPES[escape[1]]
 
-    return re.sub(r"\\(.)", meant, word[1:-1])
+    return re.sub(r"\\(.)", unescape, word[1:-1])

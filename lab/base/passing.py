@@ -1,4 +1,4 @@
-"""Small values that pass between processes by the thousand."""
+"""Fast pickling of small values that are sent between processes in large numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from operator import attrgetter
 
 
 class Passed:
-    """Base of frozen dataclasses with slots: pickles them by their fields' values, in order.
+    """Base of frozen dataclasses with slots that pickles only the field values, in order.
 
-    What `dataclasses` adds to such a class lists its fields for each object, when it is written and again when it is
-    read, which takes three times as long.
+    The default pickling of such classes looks up the field list for each object, on writing and on reading, which takes
+    three times as long.
     """
 
     __slots__ = ()
@@ -23,6 +23,6 @@ class Passed:
 
 @functools.cache
 def _values(kind: type[Passed]) -> Callable[[object], tuple[object, ...]]:
-    """What takes the values of all fields, of which there are at least two, out of an object."""
+    """Return a getter of the values of all fields, of which there are at least two."""
     names: Mapping[str, object] = vars(kind)["__dataclass_fields__"]
     return attrgetter(*names)

@@ -1,18 +1,18 @@
-"""Texts that hold names of files, as UTF-8 can hold them."""
+"""Conversion of file names to valid UTF-8."""
 
 from __future__ import annotations
 
 import re
 
 _LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""Surrogates that stand for no byte of a name."""
+"""Surrogates that do not encode a byte of a file name."""
 
 
 def spelled(text: str) -> str:
-    """Return a text as UTF-8 can hold it.
+    """Return a text in a form that UTF-8 can encode.
 
-    Names of files are bytes on Linux. Python keeps those that it cannot read, which are many where the locale is `C`
-    and Python's UTF-8 mode is off, as surrogates, which no file and no JSON can hold.
+    On Linux, file names are bytes. Python represents bytes that it cannot decode as surrogates, which UTF-8 files and
+    JSON cannot hold; with the locale `C` and Python's UTF-8 mode off, there are many of them.
     """
     try:
         text.encode()

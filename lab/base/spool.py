@@ -1,4 +1,4 @@
-"""Values by key on disk: thousands of them do not stay in memory."""
+"""A mapping on disk, for values that would take too much memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Hashable
 from typing import IO, Any, Final
 
 _LEVEL: Final = 1
-"""A record of an execution becomes a sixth of itself; higher levels save little more."""
+"""Compression level: an emulation record shrinks to a sixth; higher levels save little more."""
 
 
 class Spool:
-    """A mapping whose values are pickled into a file without a name, which the system removes with this process.
+    """A mapping that pickles its values into an anonymous temporary file.
 
-    Only the keys, and where their values lie, are in memory. The file is made with the first value, in the system's
-    folder of temporary files.
+    Only the keys and the offsets of the values are in memory. The file is created with the first value, in the system's
+    temporary folder, and vanishes with this process.
     """
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Create an empty mapping."""
         self._file: IO[bytes] | None = None
         self._places: dict[Hashable, tuple[int, int]] = {}
 
@@ -30,8 +30,8 @@ class Spool:
     def __len__(self) -> int:
         return len(self._places)
 
-    def __setitem__(self, key: Hashable, value: Any) -> None:  # noqa: ANN401 - whatever can be pickled
-        """Keep a value.
+    def __setitem__(self, key: Hashable, value: Any) -> None:  # noqa: ANN401 - anything picklable
+        """Store a value.
 
         Raises:
             OSError: The file cannot be written.
@@ -42,7 +42,7 @@ class Spool:
         self._file.write(data)
 
     def __getitem__(self, key: Hashable) -> Any:  # noqa: ANN401
-        """A copy of a value.
+        """Return a copy of a value.
 
         Raises:
             KeyError: There is none.

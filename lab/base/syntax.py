@@ -1,9 +1,9 @@
-"""The parts of an expression, as `lab.base.parser` reads them and evaluators walk them.
+"""The syntax tree of an expression, as parsed by `lab.base.parser` and walked by evaluators.
 
-Nothing here says what a part means: `lab.base.expressions` computes scalars from these parts, `lab.library.meaning`
-writes C, and another evaluator may compute arrays.
+The tree has no semantics of its own: `lab.base.expressions` computes scalars from it, `lab.library.meaning` generates
+C, and another evaluator may compute arrays.
 
-Every part knows the column where it begins, from 1, for errors.
+Every node has the column where it begins, from 1, for errors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 Literal = None | bool | int | float | str
-"""What can be written down as a constant."""
+"""The value of a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class NameOf:
 
 @dataclass(frozen=True, slots=True)
 class FactOf:
-    """A named fact of a value: `mapping.size`."""
+    """An attribute of a value: `mapping.size`."""
 
     value: Part
     name: str
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ItemOf:
-    """An element: `layout[0]`. Several indices, `a[1:, :-1]`, are a `ListOf` of parts and spans."""
+    """An element: `layout[0]`. Several indices, as in `a[1:, :-1]`, are a `ListOf` of parts and spans."""
 
     value: Part
     index: Part
@@ -69,7 +69,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A table to look values up in: `{2: "uint2", 4: "uint4"}`."""
+    """A lookup table: `{2: "uint2", 4: "uint4"}`."""
 
     parts: tuple[tuple[Part, Part], ...]
     column: int
@@ -77,7 +77,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """One operand with `-`, `+` or `not` in front of it."""
+    """An operand with the prefix `-`, `+` or `not`."""
 
     symbol: str
     operand: Part
@@ -86,7 +86,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Two operands with one of ``+ - * / // % ** << >> & ^ ~`` between them; the column is the symbol's."""
+    """Two operands joined by one of ``+ - * / // % ** << >> & ^ ~``; the column is that of the operator."""
 
     symbol: str
     left: Part
@@ -96,7 +96,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Comparisons: `a < b <= c` is `a` with the others ``(("<", b), ("<=", c))``."""
+    """A chained comparison: `a < b <= c` is `a` with the others ``(("<", b), ("<=", c))``."""
 
     first: Part
     others: tuple[tuple[str, Part], ...]
@@ -105,7 +105,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """At least two operands with `and`, or with `or`, between them."""
+    """At least two operands joined by `and`, or by `or`."""
 
     symbol: str
     parts: tuple[Part, ...]
@@ -152,49 +152,49 @@ Part = (
 )
 
 
-def children(part: Part) -> tuple[Part, ...]:
-    """Return the parts directly inside a part, in the order in which they are written; not the name of a function."""
-    found: tuple[Part | None, ...] = ()
-    match part:
+def children(node: Part) -> tuple[Part, ...]:
+    """Return the direct children of a node in source order, without the name of a called function."""
+    candidates: tuple[Part | None, ...] = ()
+    match node:
         case FactOf():
-            found = (part.value,)
+            candidates = (node.value,)
         case Span():
-            found = part.start, part.stop, part.step
+            candidates = node.start, node.stop, node.step
         case ItemOf():
-            found = part.value, part.index
+            candidates = node.value, node.index
         case ListOf() | Junction():
-            found = part.parts
+            candidates = node.parts
         case Pairs():
-            found = tuple(one for pair in part.parts for one in pair)
+            candidates = tuple(member for pair in node.parts for member in pair)
         case Unary():
-            found = (part.operand,)
+            candidates = (node.operand,)
         case Binary():
-            found = part.left, part.right
+            candidates = node.left, node.right
         case Chain():
-            found = part.first, *(operand for _, operand in part.others)
+            candidates = node.first, *(operand for _, operand in node.others)
         case Conditional():
-            found = part.then, part.test, part.otherwise
+            candidates = node.then, node.test, node.otherwise
         case Application():
-            of = part.function.value if isinstance(part.function, FactOf) else None
-            found = of, *part.arguments, *(value for _, value in part.keywords)
-    return tuple(one for one in found if one is not None)
+            receiver = node.function.value if isinstance(node.function, FactOf) else None
+            candidates = receiver, *node.arguments, *(value for _, value in node.keywords)
+    return tuple(child for child in candidates if child is not None)
 
 
-def walk(part: Part) -> Iterator[Part]:
-    """Yield a part and everything inside it."""
-    waiting = [part]
+def walk(root: Part) -> Iterator[Part]:
+    """Yield a node and all its descendants."""
+    waiting = [root]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting.extend(reversed(children(one)))
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))
 
 
-def names(part: Part) -> frozenset[str]:
-    """Return the names that an expression reads; names of functions are not among them."""
-    return frozenset(one.name for one in walk(part) if isinstance(one, NameOf))
+def names(root: Part) -> frozenset[str]:
+    """Return the names that an expression reads, except names of functions."""
+    return frozenset(node.name for node in walk(root) if isinstance(node, NameOf))
 
 
-def functions(part: Part) -> frozenset[str]:
+def functions(root: Part) -> frozenset[str]:
     """Return the names of the functions that an expression calls."""
-    calls = (one.function for one in walk(part) if isinstance(one, Application))
+    calls = (node.function for node in walk(root) if isinstance(node, Application))
     return frozenset(function.name for function in calls if isinstance(function, NameOf))

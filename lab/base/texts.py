@@ -1,6 +1,6 @@
-"""Thousands of texts that resemble each other, each kept as what tells it from the first of its family.
+"""Compression of many similar texts: each is stored as its difference from the first of its family.
 
-The sources of a sweep differ in a few numbers: one of ten kilobytes then takes a few hundred bytes.
+The sources of a sweep differ in a few numbers, so ten kilobytes compress to a few hundred bytes.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _LEVEL = 6
-"""Lower ones miss parts of the first text, higher ones find hardly more."""
+"""Compression level: lower ones miss matches with the first text, higher ones hardly find more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedText:
-    """A text.
+    """A compressed text.
 
     Attributes:
-        data: What zlib made of it.
-        like: The first text of its family in UTF-8, which zlib could refer to; zlib uses its last 32 KiB.
+        data: The output of zlib.
+        like: The first text of its family in UTF-8, which is zlib's dictionary; zlib uses its last 32 KiB.
     """
 
     data: bytes
     like: bytes
 
     def __str__(self) -> str:
-        """The text; the same object while it was asked for lately."""
+        """Return the text; the same object if it was requested recently."""
         return _unpacked(self.data, self.like)
 
 
 class TextPacker:
-    """Packs texts."""
+    """Compresses texts by family."""
 
     def __init__(self) -> None:
-        """Start with no family."""
+        """Start without any families."""
         self._first: dict[Hashable, bytes] = {}
 
     def pack(self, family: Hashable, text: str) -> PackedText:
-        """Pack a text.
+        """Compress a text.
 
         Args:
-            family: Texts of one family resemble each other.
+            family: Key of a group of similar texts.
             text: Any text, lone surrogates included.
         """
         plain = text.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Typed values from plain ones: the base class of every schema, and pydantic's findings as errors for the user."""
+"""Schema validation: the base class of every schema, and conversion of pydantic's errors to user errors."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from lab.base.yamlfile import Document, Key, dotted
 Model = TypeVar("Model", bound=BaseModel)
 
 _SHORT = 40
-"""Characters of a value that an error repeats as it should have been."""
+"""Longest value that an error shows in corrected form, in characters."""
 
 _NOUNS: dict[object, str] = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
 
 
 class Strict(BaseModel):
-    """A frozen model that converts nothing and refuses unknown keys."""
+    """A frozen model that does not convert values and rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def validate(model: type[Model], document: Document) -> Model:
-    """Return the document as a value of its schema.
+    """Return the document as an instance of its schema.
 
     Raises:
-        UserError: Every key that does not fit, with its line, reported together.
+        UserError: Keys do not match the schema; the error reports all of them with their lines.
     """
     if not isinstance(document.data, dict):
         raise UserError(
@@ -40,25 +40,29 @@ def validate(model: type[Model], document: Document) -> Model:
         return model.model_validate(document.data)
     except ValidationError as error:
         mistakes = _mistakes(error, model, document.data)
-        raise together([one.placed(document.at(*path), dotted(path)) for path, one in mistakes.items()]) from error
+        raise together(
+            [mistake.placed(document.at(*path), dotted(path)) for path, mistake in mistakes.items()]
+        ) from error
 
 
 def _mistakes(error: ValidationError, model: type[BaseModel], data: object) -> dict[Key, UserError]:
-    """Turn pydantic's findings into one error for each offending key; a mistyped key is not also a missing one."""
-    found: dict[Key, UserError] = {}
+    """Convert pydantic's errors to one error per offending key; a misspelt key is not also reported as missing."""
+    invalid: dict[Key, UserError] = {}
     missing: dict[Key, UserError] = {}
     for detail in error.errors():
         path = _in_data(tuple(detail["loc"]), data, missing=detail["type"] == "missing")
-        kept = missing if detail["type"] == "missing" else found
-        one = _described(detail, tuple(detail["loc"]), model)
-        kept[path] = _either(kept[path], one) if path in kept else one
-    meant = {(*path[:-1], str(one.suggestion).split("'")[1]) for path, one in found.items() if one.suggestion}
-    return {**found, **{path: one for path, one in missing.items() if path not in meant}}
+        group = missing if detail["type"] == "missing" else invalid
+        mistake = _described(detail, tuple(detail["loc"]), model)
+        group[path] = _either(group[path], mistake) if path in group else mistake
+    intended = {
+        (*path[:-1], str(mistake.suggestion).split("'")[1]) for path, mistake in invalid.items() if mistake.suggestion
+    }
+    return {**invalid, **{path: mistake for path, mistake in missing.items() if path not in intended}}
 
 
-def _either(first: UserError, other: UserError) -> UserError:
-    """Join what the alternatives of a union accept; what is not said in a few words is left to the first."""
-    texts = [one.accepted for one in (first, other)]
+def _either(first: UserError, second: UserError) -> UserError:
+    """Join what two alternatives of a union accept; if it cannot be said briefly, keep only the first error."""
+    texts = [mistake.accepted for mistake in (first, second)]
     if not all(isinstance(text, str) for text in texts) or texts[1] in str(texts[0]).split(" or "):
         return first
     return UserError(
@@ -67,26 +71,26 @@ def _either(first: UserError, other: UserError) -> UserError:
 
 
 def _in_data(location: Key, data: object, *, missing: bool) -> Key:
-    """Leave out of a path what pydantic adds for the alternatives of a union; a missing key stays, at the end."""
+    """Return a path without pydantic's components for union alternatives; a missing key stays, at the end."""
     path: list[str | int] = []
-    for i, part in enumerate(location):
-        holds = isinstance(data, dict) and part in data
-        holds = holds or (isinstance(data, list) and isinstance(part, int) and part < len(data))
+    for i, component in enumerate(location):
+        holds = isinstance(data, dict) and component in data
+        holds = holds or (isinstance(data, list) and isinstance(component, int) and component < len(data))
         if holds:
-            data = data[part]  # type: ignore[index]
+            data = data[component]  # type: ignore[index]
         if holds or (missing and i == len(location) - 1 and isinstance(data, dict)):
-            path.append(part)
+            path.append(component)
     return tuple(path)
 
 
 def refusal(error: ValidationError, model: type[BaseModel]) -> tuple[Key, UserError]:
-    """Turn the most telling of pydantic's findings into a user's error.
+    """Convert the most specific of pydantic's errors to a user error.
 
     Returns:
-        The path of the offending key, and the error; its `key` is that path, and it names no file.
+        The path of the offending key, and the error; its `key` is that path, and it has no location.
     """
-    # a mistyped key is also a missing one; the former says more
-    detail = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    # a misspelt key is also a missing one; the former is more specific
+    detail = min(error.errors(), key=lambda finding: finding["type"] != "extra_forbidden")
     path: Key = tuple(detail["loc"])
     return path, _described(detail, path, model)
 
@@ -94,34 +98,40 @@ def refusal(error: ValidationError, model: type[BaseModel]) -> tuple[Key, UserEr
 def _described(detail: ErrorDetails, path: Key, model: type[BaseModel]) -> UserError:
     key = dotted(path)
     if detail["type"] == "extra_forbidden":
-        known = _keys_at(model, path[:-1])
+        accepted_keys = _keys_at(model, path[:-1])
         return UserError(
-            "unknown key", code="unknown-key", key=key, accepted=known, suggestion=did_you_mean(str(path[-1]), known)
+            "unknown key",
+            code="unknown-key",
+            key=key,
+            accepted=accepted_keys,
+            suggestion=did_you_mean(str(path[-1]), accepted_keys),
         )
     field = _field_at(model, path)
     accepted = _accepted(field) if field else None
     if detail["type"] == "missing":
         return UserError("a key is missing", code="missing-key", key=key, accepted=accepted)
-    found, message = detail["input"], detail["msg"].removeprefix("Value error, ")
+    rejected, message = detail["input"], detail["msg"].removeprefix("Value error, ")
     if isinstance(accepted, list):
         return UserError(
             "wrong value",
             code="wrong-value",
             key=key,
-            found=found,
+            found=rejected,
             accepted=accepted,
-            suggestion=did_you_mean(str(found), accepted),
+            suggestion=did_you_mean(str(rejected), accepted),
         )
     accepted = accepted or _wanted(detail)
-    if accepted is None and message.startswith("Input should be "):  # what follows says what is accepted
+    if accepted is None and message.startswith(
+        "Input should be "
+    ):  # the rest of the message describes what is accepted
         accepted = message.removeprefix("Input should be ")
     return UserError(
-        "wrong value" if accepted else message, code="wrong-value", key=key, found=found, accepted=accepted
+        "wrong value" if accepted else message, code="wrong-value", key=key, found=rejected, accepted=accepted
     )
 
 
 def _wanted(detail: ErrorDetails) -> str | None:
-    """What pydantic wanted in place of a value inside a list or a mapping; None where only its message says it."""
+    """Return what pydantic expected instead of a nested value; None if only its message says so."""
     bounds = detail.get("ctx", {})
     texts = {
         "int_type": _NOUNS[int],
@@ -139,17 +149,22 @@ def _wanted(detail: ErrorDetails) -> str | None:
 
 
 def _in_brackets(value: object) -> str:
-    """Show a value that should have been a list as one."""
+    """Return a value in brackets, as the list that it should have been."""
     is_short = isinstance(value, str | int | float) and len(str(value)) <= _SHORT
     return f": [{value}]" if is_short else ""
 
 
 def _accepted(field: FieldInfo) -> list[str] | str | None:
-    """What a field of a plain type takes; None where its type does not say it in a few words."""
+    """Return what a field of a simple type accepts; None if that cannot be said briefly."""
     kinds = [kind for kind in _alternatives(field.annotation) if kind is not type(None)]
     if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
         return [str(value) for value in get_args(kinds[0])]
-    bounds = {end: getattr(one, end) for one in field.metadata for end in ("ge", "le") if hasattr(one, end)}
+    bounds = {
+        end: getattr(constraint, end)
+        for constraint in field.metadata
+        for end in ("ge", "le")
+        if hasattr(constraint, end)
+    }
     noun = _NOUNS.get(kinds[0]) if len(kinds) == 1 else None
     if noun is None or len(bounds) != len(field.metadata):  # another constraint, which pydantic's message explains
         return None
@@ -164,37 +179,37 @@ def _accepted(field: FieldInfo) -> list[str] | str | None:
 
 
 def _alternatives(annotation: object) -> Iterator[object]:
-    """The members of a union; a type on its own is its only member."""
+    """Yield the members of a union; for any other type, the type itself."""
     if get_origin(annotation) in (None, Literal, list, dict, tuple):
         yield annotation
         return
-    for part in get_args(annotation):
-        yield from _alternatives(part)
+    for argument in get_args(annotation):
+        yield from _alternatives(argument)
 
 
 def _field_at(model: type[BaseModel], path: Sequence[str | int]) -> FieldInfo | None:
-    """The field that a path ends at; None where it ends inside a list or a mapping."""
+    """Return the field at a path; None if the path ends inside a list or a mapping."""
     owner = _model_at(model, path[:-1])
     return owner.model_fields.get(str(path[-1])) if owner and path else None
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Keys that the schema knows at a path through nested models and lists of models."""
+    """Return the schema's keys at a path through nested models and lists of models."""
     owner = _model_at(model, path)
     return [field.alias or name for name, field in owner.model_fields.items()] if owner else []
 
 
 def _model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
     current: Any = model
-    for part in path:
-        if isinstance(part, int) or part not in current.model_fields:  # an item of a list, a key of a mapping
+    for component in path:
+        if isinstance(component, int) or component not in current.model_fields:  # an item of a list, a key of a mapping
             continue
-        annotation = current.model_fields[part].annotation
+        annotation = current.model_fields[component].annotation
         while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             arguments = [a for a in getattr(annotation, "__args__", ()) if a is not type(None)]
             if not arguments:
                 return None
             annotation = arguments[-1]
         current = annotation
-    found: type[BaseModel] = current
-    return found
+    result: type[BaseModel] = current
+    return result

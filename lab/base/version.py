@@ -1,6 +1,6 @@
-"""The version of this package and the commit of a clone.
+"""The package version and the commit of a clone.
 
-The build hook loads this file by its path, so it imports the standard library alone.
+The build hook loads this file by its path, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VERSION = "0.1.0"
-"""The version that records carry."""
+"""The version stored in records."""
 
 COMMIT_FILE = "commit.txt"
-"""Written into a wheel's `lab/` by the build hook."""
+"""File with the commit, written into a wheel's `lab/` by the build hook."""
 
 
 def commit_of(root: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Return the commit of a clone, with `+dirty` where files differ; empty without a clone or git.
+    """Return the commit of a clone, with `+dirty` if files are modified; empty without a clone or git.
 
     Args:
         root: The clone's folder.
@@ -29,7 +29,7 @@ def commit_of(root: Path, variables: Mapping[str, str] | None = None) -> str:
         return ""
     command = [git, "-C", str(root), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+dirty"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=variables)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=variables)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip()
+    return process.stdout.strip()

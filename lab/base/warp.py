@@ -1,4 +1,4 @@
-"""Sizes that all NVIDIA GPUs so far share: the warp, shared-memory banks, sectors and lines of the caches.
+"""Sizes shared by all NVIDIA GPUs so far: the warp, shared-memory banks, cache sectors and cache lines.
 
 Source: PTX ISA, `WARP_SZ`; CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks" and "Coalesced Access to
 Global Memory".
@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 WARP_SIZE: Final = 32
-"""Threads of a warp."""
+"""Threads per warp."""
 
 BANKS: Final = 32
-"""Banks of shared memory."""
+"""Number of shared-memory banks."""
 
 BANK_BYTES: Final = 4
-"""Bytes that a bank of shared memory delivers in one wavefront."""
+"""Bytes that a shared-memory bank delivers per wavefront."""
 
 SECTOR_BYTES: Final = 32
-"""Bytes of a sector, the smallest unit in which global memory is read or written."""
+"""Bytes of a sector, the smallest unit of a global-memory access."""
 
 LINE_BYTES: Final = 128
 """Bytes of a cache line, four sectors."""

@@ -1,4 +1,4 @@
-"""Reads YAML with line numbers: text to plain values, and schema errors that name the line."""
+"""YAML files: parsed to plain values with the line of each key, for schema errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.base.files import read_regular
 Key = tuple[str | int, ...]
 
 MOST_BYTES = 4 * 2**20
-"""The largest text file that `read_text` accepts unless it is told another size."""
+"""Default size limit of `read_text`, in bytes."""
 
 MOST_YAML_BYTES = 2**20
 MOST_ENTRIES = 10_000
@@ -32,9 +32,9 @@ MOST_DEPTH = 50
 MOST_EXPANDED = 200_000
 MOST_KEY_LENGTH = 200
 INTEGERS = range(-(2**63), 2**64)
-"""What one YAML document may hold. No experiment comes near these limits, and they keep the time to refuse one short:
-the parser takes 0.1 ms for each node, and compares each merge key `<<` with all others. Entries are counted before
-parsing, as lines and commas; nodes and their depth while parsing; nodes once more after aliases are expanded."""
+"""Limits of a YAML document. No experiment comes near them, and they bound the time to reject one: the parser takes
+0.1 ms per node and compares each merge key `<<` with all others. Entries are counted before parsing, as lines and
+commas; nodes and their depth while parsing; nodes again after aliases are expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Document:
     """One YAML document.
 
     Attributes:
-        file: The file that it was read from.
+        file: Its file.
         text: Its text.
         data: Plain dicts, lists, strings, numbers, booleans and None.
         lines: Maps the path of a key (or list element) to its line, from 1.
@@ -54,23 +54,23 @@ class Document:
     lines: Mapping[Key, int]
 
     def at(self, *key: str | int) -> Location:
-        """Return the location of a key, or of the nearest enclosing key that has one."""
+        """Return the location of a key, or of its nearest ancestor that has one."""
         path = key
         while path and path not in self.lines:
             path = path[:-1]
         return Location(self.file, self.lines.get(path, 1))
 
     def below(self, *path: str | int) -> Document:
-        """Return what stands below a key that is there, as a document of its own in the same file."""
+        """Return the content of an existing key as a document of its own, in the same file."""
         data = self.data
-        for part in path:
-            data = data[part]
+        for component in path:
+            data = data[component]
         lines = {key[len(path) :]: line for key, line in self.lines.items() if key[: len(path)] == path}
         return Document(self.file, self.text, data, lines)
 
 
-def decoded(content: bytes, file: Path | str, what: str = "the file") -> str:
-    """Return the text that a user's file holds, without the mark that editors on Windows begin it with.
+def decoded(content: bytes, file: Path | str, label: str = "the file") -> str:
+    """Decode the text of a user's file, dropping a byte-order mark.
 
     Raises:
         UserError: It is not UTF-8; the error names the line.
@@ -81,7 +81,7 @@ def decoded(content: bytes, file: Path | str, what: str = "the file") -> str:
         line = content[: error.start].count(b"\n") + 1
         likely = "UTF-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "LATIN1"
         raise UserError(
-            f"{what} is not UTF-8 text",
+            f"{label} is not UTF-8 text",
             code="syntax",
             at=Location(file, line),
             found=f"byte 0x{content[error.start]:02x}",
@@ -90,18 +90,18 @@ def decoded(content: bytes, file: Path | str, what: str = "the file") -> str:
         ) from error
 
 
-def read_text(file: Path, most_bytes: int = MOST_BYTES, what: str = "the file") -> str:
-    """Return the text of a file that a user named.
+def read_text(file: Path, most_bytes: int = MOST_BYTES, label: str = "the file") -> str:
+    """Return the text of a file named by a user.
 
     Raises:
         UserError: The file cannot be read, is not UTF-8, is too large, or is not a regular file.
     """
-    text = decoded(read_regular(file, most_bytes, what), file, what)
-    return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python reads text
+    text = decoded(read_regular(file, most_bytes, label), file, label)
+    return text.replace("\r\n", "\n").replace("\r", "\n")  # universal newlines
 
 
 def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
-    """Read one YAML document.
+    """Parse one YAML document.
 
     Args:
         text: The document.
@@ -121,7 +121,7 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ReusedAnchorWarning)
             documents = list(islice(loader.load_all(text), 2))
-    except ReusedAnchorWarning as error:  # YAML allows it, but two names were surely meant
+    except ReusedAnchorWarning as error:  # YAML allows it, but it is surely a mistake
         lines = [int(number) for number in re.findall(r"line (\d+)", str(error))]
         at = Location(file, max(lines) + offset if lines else None)
         raise UserError(
@@ -139,44 +139,44 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
         problem = str(error.problem or error.context)
         hint = None
         if r"'\t'" in problem:
-            hint = "replace the tab by spaces: YAML indents by spaces alone"
+            hint = "replace the tab by spaces: YAML allows only spaces for indentation"
         elif "flow" in f"{error.context}":
-            hint = "put texts that hold , [ ] { } or : in quotes"
+            hint = "quote texts that contain , [ ] { } or :"
         raise UserError(
             f"not YAML: {problem}", code="syntax", at=_mark(error, file, offset), suggestion=hint
         ) from error
     except ValueError as error:
         if "integer string conversion" not in str(error):
             raise UserError(f"not YAML: {_first_line(str(error))}", code="syntax", at=Location(file)) from error
-        accepted = "integers of at most 64 bits"  # Python itself refuses to read thousands of digits
+        accepted = "integers of at most 64 bits"  # Python itself refuses thousands of digits
         raise UserError("an integer is too large", code="out-of-range", at=Location(file), accepted=accepted) from None
     except (YAMLError, RecursionError, AttributeError, TypeError, KeyError, IndexError) as error:
         raise UserError(f"not YAML: {_first_line(str(error))}", code="syntax", at=Location(file)) from error
     if len(documents) != 1:
-        found = "several documents" if documents else "no document"
-        raise UserError("expected exactly one YAML document", code="duplicate", at=Location(file), found=found)
+        finding = "several documents" if documents else "no document"
+        raise UserError("expected exactly one YAML document", code="duplicate", at=Location(file), found=finding)
     reader = _Plain(file, offset)
     data = reader.plain(documents[0], ())
     return Document(file, text, data, reader.lines)
 
 
 def _check_size(text: str, file: Path | str) -> None:
-    """Refuse a text that would take long to parse."""
+    """Reject a text that would take long to parse."""
     entries = text.count("\n") + text.count(",")
-    for found, most, what in (
+    for count, limit, unit in (
         (len(text), MOST_YAML_BYTES, "characters"),
         (entries, MOST_ENTRIES, "lines and commas"),
         (text.count("<<"), MOST_MERGES, "merge keys `<<`"),
     ):
-        if found > most:
-            at, accepted = Location(file), f"at most {most} {what}"
+        if count > limit:
+            at, accepted = Location(file), f"at most {limit} {unit}"
             raise UserError(
-                "the document is too large", code="out-of-range", at=at, found=f"{found} {what}", accepted=accepted
+                "the document is too large", code="out-of-range", at=at, found=f"{count} {unit}", accepted=accepted
             )
 
 
 class _TooLargeError(Exception):
-    """A document with too many nodes, or nested too deeply."""
+    """A document has too many nodes, or is nested too deeply."""
 
     def __init__(self, message: str, line: int, accepted: str) -> None:
         self.line, self.accepted = line, accepted
@@ -184,7 +184,7 @@ class _TooLargeError(Exception):
 
 
 class _Bounded(Composer):
-    """ruamel's composer, which stops at a document that is too large instead of reading all of it."""
+    """A ruamel composer that stops at a document that is too large instead of reading all of it."""
 
     nodes = levels = 0
 
@@ -203,7 +203,7 @@ class _Bounded(Composer):
 
 
 class _Plain:
-    """Turns ruamel's round-trip nodes into plain values and records the line of each key."""
+    """Converts ruamel's round-trip nodes to plain values and records the line of each key."""
 
     def __init__(self, file: Path | str, offset: int) -> None:
         self.file, self.offset = file, offset
@@ -278,10 +278,10 @@ class _Plain:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """Write a path of keys with dots: ``kernels[0].template`` for ``('kernels', 0, 'template')``."""
+    """Return a path of keys in dotted notation: ``kernels[0].template`` for ``('kernels', 0, 'template')``."""
     text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    for component in path:
+        text += f"[{component}]" if isinstance(component, int) else f".{component}" if text else component
     return text
 
 

@@ -1,1 +1,1 @@
-"""The command line: arguments to one call each, and what a terminal shows."""
+"""The command line: arguments to one call each, and the output of a terminal."""

@@ -1,4 +1,4 @@
-"""`lab cluster`: keys, scheduler and workers of a cluster; and what ``--cluster`` means."""
+"""`lab cluster`: keys, scheduler and workers of a cluster, and the meaning of ``--cluster``."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from lab.runs.services import Services
 
 LOCAL = "local"
-"""Every GPU of this machine, by lab's own processes: nothing listens anywhere."""
+"""Every GPU of this machine, by lab's own processes, without an open port."""
 
 commands = typer.Typer(name="cluster", help="Keys, scheduler and workers of a cluster.", no_args_is_help=True)
 
 Keys = Annotated[
     Path | None, typer.Option(help="Folder that `lab cluster keys` made.", show_default="of the configuration")
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Accept tcp://, on which anybody can run anything.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Accept tcp://, over which anyone can run anything.")]
 
 
 @contextlib.contextmanager
 def surroundings(
     cluster: str | None, keys: Path | None, *, insecure: bool, jobs: int | None
 ) -> Iterator[tuple[str, Services | None]]:
-    """What the options of a command mean, with those of the configuration where the command line says nothing.
+    """Resolve the cluster options of a command, with the configuration as default.
 
     Args:
-        cluster: As it was given.
+        cluster: The option as given.
         keys: Folder of keys.
         insecure: Accept a connection without TLS.
-        jobs: Most pieces of CPU work at a time.
+        jobs: Most CPU jobs at a time.
 
     Yields:
         The cluster for the record, and the surroundings of a run or a tuning run; None for this machine's.
@@ -48,12 +48,12 @@ def surroundings(
     """
     from lab.cluster.config import configured
 
-    known = configured()
-    address = known.address if cluster is None else cluster
+    configuration = configured()
+    address = configuration.address if cluster is None else cluster
     if address in {"", LOCAL}:
         if keys is not None or insecure:
             raise UserError(
-                "--keys and --insecure belong to an address",
+                "--keys and --insecure require a cluster address",
                 code="conflict",
                 key="--cluster",
                 found=address or "nothing",
@@ -63,9 +63,9 @@ def surroundings(
     from lab.cluster.security import way_to
     from lab.cluster.services import on_cluster
 
-    folder = keys or (Path(known.keys) if known.keys else None)
-    way = way_to(address, folder, insecure=insecure or known.insecure)
-    with on_cluster(way, jobs=jobs or known.jobs) as services:
+    folder = keys or (Path(configuration.keys) if configuration.keys else None)
+    way = way_to(address, folder, insecure=insecure or configuration.insecure)
+    with on_cluster(way, jobs=jobs or configuration.jobs) as services:
         yield way.address, services
 
 
@@ -90,7 +90,7 @@ has it can run anything there. Then:
 
 @commands.command()
 def scheduler(
-    address: Annotated[str, typer.Argument(help="Where it listens: tls://0.0.0.0:8786.")] = "tls://0.0.0.0:8786",
+    address: Annotated[str, typer.Argument(help="Address to listen on: tls://0.0.0.0:8786.")] = "tls://0.0.0.0:8786",
     keys: Keys = None,
     insecure: Insecure = False,
 ) -> None:
@@ -100,8 +100,8 @@ def scheduler(
     from lab.cluster.security import check_installed, way_to
 
     check_installed("distributed")
-    known = configured()
-    folder = keys or (Path(known.keys) if known.keys else None)
+    configuration = configured()
+    folder = keys or (Path(configuration.keys) if configuration.keys else None)
     schedule(way_to(address, folder, insecure=insecure), tell=_tell)
 
 
@@ -111,7 +111,7 @@ def worker(
     keys: Keys = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=0, help="CPU jobs at a time.", show_default="each core but one a GPU"),
+        typer.Option("--jobs", "-j", min=0, help="CPU jobs at a time.", show_default="each core but one per GPU"),
     ] = None,
     gpus: Annotated[bool, typer.Option(help="Offer this host's GPUs.")] = True,
     host: Annotated[str, typer.Option(help="This host's address for the others.", show_default=False)] = "",
@@ -124,8 +124,8 @@ def worker(
     from lab.cluster.security import check_installed, way_to
 
     check_installed("distributed")
-    known = configured()
-    folder = keys or (Path(known.keys) if known.keys else None)
+    configuration = configured()
+    folder = keys or (Path(configuration.keys) if configuration.keys else None)
     way = way_to(address, folder, insecure=insecure)
     cards = node.cards_here() if gpus else ()
     offered = node.Offer(node.usual_jobs(cards) if jobs is None else jobs, cards, tuple(preload or ()), host)

@@ -1,4 +1,4 @@
-"""What this machine has for `lab`, what each missing thing would add, and the command that installs it.
+"""Diagnose this machine for `lab`: what is present, what each missing thing adds, how to install it.
 
 Nothing here creates a CUDA context: packages are found by their metadata, tools by their `--version`, the driver and
 the GPUs through NVIDIA's driver bindings.
@@ -36,18 +36,18 @@ from lab.toolchain.triton.compiler import PYTHON_VARIABLE
 _INSTALL_CUBLAS = "python -m pip install nvidia-cublas"
 _INSTALL_DRIVER = "sudo ubuntu-drivers install   (Debian: sudo apt-get install nvidia-driver)"
 _MOST_OF_A_NAME = 256
-"""Bytes of a GPU's name that are read, its end included."""
+"""Bytes of a GPU's name to read, its terminator included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked for.
+    """The diagnosis of one component.
 
     Attributes:
         name: Such as `nvdisasm`.
-        found: It is here and usable.
-        detail: Version and place; where it is missing, why.
-        adds: What `lab` can do with it.
+        found: It is present and usable.
+        detail: Version and path, or why it is missing.
+        adds: The capability it adds to `lab`.
         install: The command that installs it; empty where it is found.
     """
 
@@ -81,7 +81,7 @@ class DoctorDriver:
 
 
 def package_version(name: str) -> str | None:
-    """Version of an installed distribution, or None."""
+    """Return the version of an installed distribution, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -89,7 +89,7 @@ def package_version(name: str) -> str | None:
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text, or None where it cannot be read."""
+    """Return a file's text, or None where it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -128,7 +128,7 @@ def _gpu(api: ModuleType, ordinal: int) -> DoctorGpu:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """How the machine is examined; tests put other answers here.
+    """Probes of the machine, which tests replace.
 
     Attributes:
         package: Distribution name to version, or None.
@@ -166,13 +166,13 @@ class Probes:
 
 
 def examine(probes: Probes | None = None) -> tuple[Diagnosis, ...]:
-    """Look for everything that `lab` can use.
+    """Look for everything `lab` can use.
 
     Args:
-        probes: How to ask; this machine by default.
+        probes: The probes to use; those of this machine by default.
 
     Returns:
-        One diagnosis for each thing, in a fixed order. Never raises: what cannot be examined counts as not found,
+        One diagnosis per component, in a fixed order. Never raises: what cannot be examined counts as not found,
         with the reason as its detail.
     """
     probes = probes or Probes()
@@ -209,8 +209,8 @@ def _guarded(name: str, check: Callable[[Probes], Diagnosis], probes: Probes) ->
 
 
 def _finding(name: str, detail: str | None, *, adds: str, install: str, missing: str = "not found") -> Diagnosis:
-    found = detail is not None
-    return Diagnosis(name, found, detail if detail is not None else missing, adds, "" if found else install)
+    present = detail is not None
+    return Diagnosis(name, present, detail if detail is not None else missing, adds, "" if present else install)
 
 
 def _python(_: Probes) -> Diagnosis:
@@ -219,12 +219,14 @@ def _python(_: Probes) -> Diagnosis:
 
 
 def _nvrtc(probes: Probes) -> Diagnosis:
-    found, detail = list(probes.nvrtcs()), None
-    if found:
-        detail = f"{found[0].version}, {found[0].architectures[0]} to {found[0].architectures[-1]}"
-        others = dict.fromkeys(one.version for one in found[1:] if one.version != found[0].version)
-        detail += f"; also {', '.join(others)}" if others else ""
-    return _finding("NVRTC", detail, adds="compiling with no toolkit and no C compiler", install=INSTALL_NVRTC)
+    toolchains, detail = list(probes.nvrtcs()), None
+    if toolchains:
+        detail = f"{toolchains[0].version}, {toolchains[0].architectures[0]} to {toolchains[0].architectures[-1]}"
+        other_versions = dict.fromkeys(
+            nvrtc.version for nvrtc in toolchains[1:] if nvrtc.version != toolchains[0].version
+        )
+        detail += f"; also {', '.join(other_versions)}" if other_versions else ""
+    return _finding("NVRTC", detail, adds="compiling without a CUDA toolkit or a C compiler", install=INSTALL_NVRTC)
 
 
 def _headers(probes: Probes) -> Diagnosis:
@@ -243,7 +245,9 @@ def _headers(probes: Probes) -> Diagnosis:
 
 def _cccl(probes: Probes) -> Diagnosis:
     folder, version = probes.headers(), probes.package("nvidia-cuda-cccl")
-    beside = next((one for one in ("cccl", "cub", "cuda/std") if folder is not None and (folder / one).is_dir()), None)
+    beside = next(
+        (name for name in ("cccl", "cub", "cuda/std") if folder is not None and (folder / name).is_dir()), None
+    )
     return _finding(
         "CCCL",
         version or (f"in {folder}" if beside else None),
@@ -263,29 +267,29 @@ def _cutlass(probes: Probes) -> Diagnosis:
 
 
 def _nvjitlink(probes: Probes) -> Diagnosis:
-    found = next(iter(probes.nvjitlinks()), None)
+    library = next(iter(probes.nvjitlinks()), None)
     version = next(
         (v for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12") if (v := probes.package(name)) is not None), None
     )
     return _finding(
         "nvJitLink",
-        None if found is None else f"{version}, {found}" if version else str(found),
-        adds="assembling the PTX that you bring (source: kernel.ptx), and that of Triton",
+        None if library is None else f"{version}, {library}" if version else str(library),
+        adds="assembling your own PTX (source: kernel.ptx) and that of Triton",
         install=INSTALL_ASSEMBLER,
     )
 
 
 def _triton(probes: Probes) -> Diagnosis:
-    version, other = probes.package("triton"), probes.environment(PYTHON_VARIABLE)
-    detail = f"of {other} ({PYTHON_VARIABLE})" if other else version
-    if other and probes.which(other) is None:
+    version, python = probes.package("triton"), probes.environment(PYTHON_VARIABLE)
+    detail = f"of {python} ({PYTHON_VARIABLE})" if python else version
+    if python and probes.which(python) is None:
         detail = None
     return _finding(
         "Triton",
         detail,
         adds="experiments on Triton functions, which it compiles without a GPU",
         install=install_command("triton"),
-        missing=f"{PYTHON_VARIABLE} names {other}, which cannot be run" if other else "not found",
+        missing=f"{PYTHON_VARIABLE} names {python}, which cannot be run" if python else "not found",
     )
 
 
@@ -305,8 +309,8 @@ def _nvcc(probes: Probes) -> Diagnosis:
 
 
 def _host_compiler(probes: Probes) -> Diagnosis:
-    found = next((path for path in map(probes.which, ("gcc", "clang")) if path), None)
-    return _finding("host compiler", found, adds="nvcc, which cannot work without one", install=INSTALL_HOST)
+    compiler = next((path for path in map(probes.which, ("gcc", "clang")) if path), None)
+    return _finding("host compiler", compiler, adds="nvcc, which cannot work without one", install=INSTALL_HOST)
 
 
 def _pycuda(probes: Probes) -> Diagnosis:
@@ -343,21 +347,21 @@ def _gpus(probes: Probes) -> Diagnosis:
         f"{listed}{_of_several(gpus)}" or None,
         adds="measured times; without one, kernels are compiled, inspected, executed on the CPU and predicted",
         install=_INSTALL_DRIVER if driver is None else "",
-        missing="the driver sees none" if driver else "no driver",
+        missing="the driver reports no GPU" if driver else "no driver",
     )
 
 
 def _of_several(gpus: Sequence[DoctorGpu]) -> str:
-    """Which of several GPUs a run measures on."""
+    """Return a note on which of several GPUs a run measures on."""
     models = dict.fromkeys(gpu.name for gpu in gpus)
     if len(gpus) < 2:  # noqa: PLR2004 - several
         return ""
     model = " and --gpu-model on all of one model" if len(models) > 1 else " on all"
-    return f"; a run measures on GPU 0, with --cluster local{model}; CUDA_VISIBLE_DEVICES chooses which there are"
+    return f"; a run measures on GPU 0, with --cluster local{model}; CUDA_VISIBLE_DEVICES selects the visible ones"
 
 
 def _cublas(probes: Probes) -> Diagnosis:
-    found = [
+    packages = [
         f"{name} {version}"
         for name in ("torch", "cupy-cuda13x", "cupy-cuda12x", "cupy", "nvidia-cublas", "nvidia-cublas-cu12")
         if (version := probes.package(name)) is not None and not version.endswith("+cpu")
@@ -369,7 +373,7 @@ def _cublas(probes: Probes) -> Diagnosis:
     ]
     return _finding(
         "cuBLAS",
-        ", ".join(found + libraries) or None,
+        ", ".join(packages + libraries) or None,
         adds="the baseline cublas, timed beside every variant",
         install=_INSTALL_CUBLAS,
     )
@@ -390,7 +394,7 @@ def _sanitizer(probes: Probes) -> Diagnosis:
 
 def _cache(probes: Probes) -> Diagnosis:
     folder = probes.cache()
-    adds = "builds that are made once; without it every run compiles anew"
+    adds = "cached builds; without it every run recompiles"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -403,19 +407,22 @@ def _cache(probes: Probes) -> Diagnosis:
 
 
 def _calibration(probes: Probes) -> Diagnosis:
-    file, adds = probes.calibration(), "estimates with constants that were measured on your GPU"
+    file, adds = probes.calibration(), "estimates with constants measured on your GPU"
     try:
-        known = calibration.read(file)
+        calibrations = calibration.read(file)
     except UserError as error:
         reason = " ".join(str(error).split())
         return Diagnosis("calibration", found=False, detail=reason, adds=adds, install=f"rm {file}; lab calibrate")
-    listed = "; ".join(f"{model} of {one.date[:10]}, {len(one.constants)} constants" for model, one in known.items())
+    listed = "; ".join(
+        f"{model} of {calibrated.date[:10]}, {len(calibrated.constants)} constants"
+        for model, calibrated in calibrations.items()
+    )
     return _finding(
         "calibration",
-        f"{listed}; {file}" if known else None,
+        f"{listed}; {file}" if calibrations else None,
         adds=adds,
         install="lab calibrate   (on the machine of the GPU)",
-        missing="none; the constants are built in",
+        missing="none; the built-in constants are used",
     )
 
 

@@ -1,4 +1,4 @@
-"""Texts and instruction mixes that `lab inspect` shows, of a file or of one variant."""
+"""Listings and instruction mixes `lab inspect` shows, of a file or of one variant."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from lab.toolchain.select import build, toolchain
 
 SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
 MOST_BYTES = 64 * 2**20
-"""The largest `.ptx`, `.cubin` or `.cu` file that is read."""
+"""Largest `.ptx`, `.cubin` or `.cu` file to read, in bytes."""
 _VALUES_SHOWN: Final = 8
-"""First values of an output that are printed."""
+"""Number of values of an output to print."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Inspection:
     log: str = ""
 
     def to_json(self, isa: Isa | None = None) -> dict[str, object]:
-        """The mix as values that JSON can hold.
+        """Return the mix as values JSON can hold.
 
         Args:
             isa: The listing; the first one by default.
@@ -94,11 +94,11 @@ class Inspection:
 
 
 Follow = Callable[[Callable[[], Sequence[Stage]]], None]
-"""Takes a part of the work, by what returns how far it is: `WorkAccount.follow`."""
+"""Follows a part of the work by a function that returns its progress: `WorkAccount.follow`."""
 
 
 def _alone(look: Callable[[], Sequence[Stage]]) -> None:
-    """Take a part of the work that nobody watches."""
+    """Ignore the progress of a part of the work."""
 
 
 def inspect_file(
@@ -110,10 +110,10 @@ def inspect_file(
         file: The file.
         arch: Architecture that a `.cu` file is compiled for.
         toolchain_name: Compiler of a `.cu` file.
-        follow: Who watches the progress.
+        follow: Receives the progress.
 
     Raises:
-        UserError: there is no such file, or it is of another kind.
+        UserError: the file does not exist, or is of another kind.
         CompileError: the compiler refused the source.
         ReaderError: the listing cannot be read.
         MissingToolError: no compiler, or no disassembler.
@@ -153,7 +153,7 @@ def emulate_words(
     limit_s: float | None = None,
     follow: Follow = _alone,
 ) -> tuple[Emulation, tuple[str, ...]]:
-    """Execute one kernel on the CPU, given as texts, and say in a line each what it wrote to its buffers.
+    """Execute one kernel, given as texts, on the CPU; return the emulation and a line per written buffer.
 
     Args:
         file: A `.ptx` file, or a CUDA source, which is compiled first.
@@ -165,7 +165,7 @@ def emulate_words(
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
         macros: Of a CUDA source: macros and their values.
         limit_s: Seconds after which the launch is stopped; None for no limit.
-        follow: Who watches the progress.
+        follow: Receives the progress.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -180,7 +180,7 @@ def emulate_words(
         follow(lambda: _stages(monitor))
     before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
     if executing.is_source(file):
-        how = executing.KernelLaunch(
+        kernel_launch = executing.KernelLaunch(
             kernel,
             grid,
             block,
@@ -192,10 +192,10 @@ def emulate_words(
             schedule=schedule,
             monitor=monitor,
         )
-        done = executing.execute_source(file, values, how)
+        emulation = executing.execute_source(file, values, kernel_launch)
     elif macros:
         raise UserError(
-            "only CUDA has macros",
+            "macros require a CUDA source",
             code="unsupported",
             at=Location(file),
             key="-D",
@@ -203,7 +203,7 @@ def emulate_words(
             accepted="a .cu file",
         )
     else:
-        done = execute_file(
+        emulation = execute_file(
             file,
             kernel,
             grid,
@@ -218,11 +218,11 @@ def emulate_words(
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
             outputs.append(_output(word, value.array))
-    return done, tuple(outputs)
+    return emulation, tuple(outputs)
 
 
 def _stages(monitor: LaunchMonitor) -> list[Stage]:
-    """Return how far a launch is, with its faults so far."""
+    """Return the progress of a launch, with its faults so far."""
     faults = Counter[str]()
     for finding in monitor.findings():
         faults[finding.kind] += finding.count
@@ -234,14 +234,14 @@ def _stages(monitor: LaunchMonitor) -> list[Stage]:
 
 
 def _output(word: str, array: NDArray[Any]) -> str:
-    """What a buffer holds after a launch: its first values, its range, and what is no number."""
+    """Describe a buffer after a launch: its first values, its range, and the count of non-finite values."""
     flat = array.ravel()
     first = " ".join(f"{value:.6g}" for value in flat[:_VALUES_SHOWN])
-    more = " …" if flat.size > _VALUES_SHOWN else ""
+    ellipsis = " …" if flat.size > _VALUES_SHOWN else ""
     numbers = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
     span = f"; {numbers.min():.6g} to {numbers.max():.6g}, mean {numbers.mean():.6g}" if numbers.size else ""
     bad = f"; {flat.size - numbers.size} of {flat.size} are not finite" if numbers.size < flat.size else ""
-    return f"{word.partition('=')[0]}: {first}{more}{span}{bad}"
+    return f"{word.partition('=')[0]}: {first}{ellipsis}{span}{bad}"
 
 
 def execute_file(
@@ -268,7 +268,7 @@ def execute_file(
             `lab.emulator.arguments` describes.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         seed: Seed of random buffers.
-        engine: What executes it, as in `lab.emulator.api.launch`.
+        engine: The engine, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
         monitor: The time limit; None for none.
 
@@ -289,7 +289,7 @@ def execute_file(
         )
     if kernel is not None and kernel not in names:
         raise UserError(
-            "there is no such kernel",
+            "no such kernel in the file",
             code="unknown-name",
             at=Location(file),
             key="--kernel",
@@ -297,8 +297,8 @@ def execute_file(
             accepted=names,
             suggestion=did_you_mean(kernel, names),
         )
-    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
-    values = [next(made) if isinstance(one, str) else one for one in arguments]
+    parsed = iter(arguments_from_words([argument for argument in arguments if isinstance(argument, str)], seed))
+    values = [next(parsed) if isinstance(argument, str) else argument for argument in arguments]
     return launch(
         module,
         kernel or names[0],
@@ -313,13 +313,13 @@ def execute_file(
 
 
 def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
-    """Return the sizes along x, y, z that an option gives; those that it leaves out are 1.
+    """Return the sizes along x, y, z an option gives; missing ones are 1.
 
     Raises:
         UserError: it is not one to three integers from 1.
     """
     parts = word.split(",")
-    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):  # noqa: PLR2004
+    if not 1 <= len(parts) <= 3 or not all(size.strip().isdecimal() and int(size) for size in parts):  # noqa: PLR2004
         raise UserError(
             "this is not a size", code="syntax", key=key, found=word, accepted="one to three integers ≥ 1: 16,16"
         )
@@ -330,28 +330,28 @@ def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
 def inspect_variant(
     file: Path, variant: str, max_variants: int | None = None, *, run_operator: bool = False
 ) -> Inspection:
-    """Inspect one variant of an experiment, by its id or the beginning of it; see `variants`.
+    """Inspect one variant of an experiment, by its id or a prefix of it; see `variants`.
 
     Raises:
         UserError: the experiment is wrong, or has no such variant.
         CompileError: the variant does not compile.
     """
     everything = variants(file, max_variants, run_operator=run_operator)
-    found = [planned for planned in everything if planned.variant.startswith(variant)]
-    if len(found) != 1:
-        known = [_title(planned) for planned in everything]
+    matches = [planned for planned in everything if planned.variant.startswith(variant)]
+    if len(matches) != 1:
+        titles = [_title(planned) for planned in everything]
         raise UserError(
-            "no variant has this id" if not found else "several variants begin with this id",
+            "no variant has this id" if not matches else "several variants begin with this id",
             code="unknown-name",
             at=Location(file),
             found=variant,
-            accepted="\n    ".join(["", *known[:50], *(["…"] if len(known) > 50 else [])]),  # noqa: PLR2004 - a screenful
+            accepted="\n    ".join(["", *titles[:50], *(["…"] if len(titles) > 50 else [])]),  # noqa: PLR2004 - a screenful
             suggestion=did_you_mean(variant, [planned.variant for planned in everything]),
         )
-    planned = found[0]
+    planned = matches[0]
     if planned.toolchain.name == TRITON and not run_operator:
         raise UserError(
-            "compiling a Triton function runs its Python file, which this command does not do unasked",
+            "compiling a Triton function runs its Python file; this command requires explicit permission",
             code="refused",
             at=planned.instance.template.document.at("source"),
             key="source",
@@ -366,7 +366,7 @@ def _title(planned: Planned) -> str:
 
 
 def variants(file: Path, max_variants: int | None = None, *, run_operator: bool = False) -> Plan:
-    """Every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` where it names none.
+    """Return every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` without any.
 
     Args:
         file: The experiment.
@@ -385,7 +385,7 @@ def variants(file: Path, max_variants: int | None = None, *, run_operator: bool 
 
 
 def variant_row(planned: Planned) -> dict[str, object]:
-    """What `lab inspect --json` says of a variant of an experiment."""
+    """Return the row of a variant for `lab inspect --json`."""
     return {
         "variant": planned.variant,
         "kernel": planned.point.kernel.name,

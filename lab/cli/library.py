@@ -1,4 +1,4 @@
-"""`lab library`: what a tuned library picks and why, how fast it is here, and packing it for others."""
+"""`lab library`: explain what a tuned library picks, time it here, and pack it for others."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Place = Annotated[
 ]
 Size1 = Annotated[int, typer.Argument(min=1, show_default=False)]
 _NEAREST = 3
-"""Measured sizes that `explain` shows."""
+"""Number of measured sizes `explain` shows."""
 
 _HIGH, _HIGH_OF_BATCHES = 16384, 1024
-"""Largest dimension that `check` draws: of 64 products of 1024 x 1024 x 1024 each operand has 2^26 elements."""
+"""Largest dimension that `check` draws: for 64 GEMMs of 1024 x 1024 x 1024 each operand has 2^26 elements."""
 
 
 @commands.command()
@@ -39,50 +39,54 @@ def explain(
     m: Size1,
     n: Size1,
     k: Size1,
-    batch: Annotated[int, typer.Option(min=1, help="Products of this size, for a library of batches.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="GEMMs per batch, for a batched library.")] = 1,
 ) -> None:
-    """Say which kernel a library picks for a size, why, and what its kernels reached at measured sizes around."""
+    """Explain which kernel a library picks for a size, and show the throughput measured at nearby sizes."""
     from lab.library.archive import stored
 
     libraries = stored(library)
-    single = next((one.library.name for one in libraries if not one.library.batched), None)
+    single = next(
+        (stored_library.library.name for stored_library in libraries if not stored_library.library.batched), None
+    )
     if batch > 1 and single is not None:
-        accepted = "1, or a library of batches; this one launches its kernel for each product"
-        raise UserError(f"{single} picks by no batch", code="conflict", key="--batch", found=batch, accepted=accepted)
-    for one in libraries:
-        for line in _explained(one, (m, n, k, batch)):
+        accepted = "1, or a batched library; this one launches its kernel once per GEMM"
+        raise UserError(
+            f"{single} does not pick by the batch size", code="conflict", key="--batch", found=batch, accepted=accepted
+        )
+    for stored_library in libraries:
+        for line in _explained(stored_library, (m, n, k, batch)):
             write(line)
 
 
-def _explained(one: StoredLibrary, size: Size) -> list[str]:
+def _explained(stored_library: StoredLibrary, size: Size) -> list[str]:
     from lab.base.elements import operations
     from lab.library.calls import launches, sized_form
     from lab.library.expected import expected_ms
     from lab.library.factors import host_factors
     from lab.library.picking import picked
 
-    library = one.library
+    library = stored_library.library
     first, number = library.logic.select(*size), picked(library, *size)
     kernel = library.kernels[number]
     m, n, k, batch = size
     point = sized_form(m, n, k, None, library, batch=batch).point
     numbers, work = host_factors(1.0, 0.0, library.dtype), 1e-9 * operations(library.dtype)
-    made = launches(library, number, dict(zip((*library.sizes, *library.factors), (*point, *numbers), strict=True)))
+    sequence = launches(library, number, dict(zip((*library.sizes, *library.factors), (*point, *numbers), strict=True)))
     lines = [f"{library.layout} {_shown(size[: len(library.axes)])}: {kernel.name}"]
     lines.append(f"  because {'; '.join(_reasons(library, size)) or 'the library has one kernel'}")
     if first != number:
-        other = library.kernels[first]
-        lines.append(f"  in place of {other.name}, which requires {other.requires}")
+        first_choice = library.kernels[first]
+        lines.append(f"  in place of {first_choice.name}, which requires {first_choice.requires}")
     if kernel.requires:
         lines.append(f"  requires {kernel.requires}; other leading dimensions get another kernel")
     lines.append(f"  {kernel.template}: {', '.join(f'{name}={value}' for name, value in kernel.parameters.items())}")
     lines += [
         f"  launch {step.entry}: grid {_grid(step)}, block {' x '.join(map(str, step.block))}, "
         f"{step.dynamic_shared_bytes} bytes of dynamic shared memory"
-        for step in made.steps
+        for step in sequence.steps
     ]
-    if made.workspace:
-        lines.append(f"  workspace: {sum(buffer.bytes for buffer in made.workspace)} bytes")
+    if sequence.workspace:
+        lines.append(f"  workspace: {sum(buffer.bytes for buffer in sequence.workspace)} bytes")
     expected = expected_ms(library.measured, size, library.alignment)
     if expected is not None:
         lines.append(f"  expected: {expected:.4g} ms, {work * math.prod(size) / expected:.3g} TFLOP/s")
@@ -90,13 +94,13 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
     for at in near[:_NEAREST]:
         reached = work * math.prod(at.size) / at.ms
         beside = f", {at.cublas_ms / at.ms:.2f} of cuBLAS's throughput" if at.cublas_ms else ""
-        name, there = library.kernels[at.kernel].name, _shown(at.size[: len(library.axes)])
-        lines.append(f"  {library.times.value} near it: {there}: {reached:.3g} TFLOP/s{beside}, by {name}")
+        name, place = library.kernels[at.kernel].name, _shown(at.size[: len(library.axes)])
+        lines.append(f"  {library.times.value} near it: {place}: {reached:.3g} TFLOP/s{beside}, by {name}")
     return lines
 
 
 def _shown(size: Size) -> str:
-    """Return a size as it is printed, the products of a batch behind it."""
+    """Return a size as it is printed, with the batch last."""
     m, n, k, *batch = size
     return f"{m} x {n} x {k}{''.join(f', batch {products}' for products in batch)}"
 
@@ -132,9 +136,9 @@ def check(
         typer.Option(help="Sizes in place of random ones: a CSV file with m, n, k, a_t, b_t.", show_default="none"),
     ] = None,
     high: Annotated[
-        int | None, typer.Option(min=1, help="Largest dimension.", show_default="16384, of batches 1024")
+        int | None, typer.Option(min=1, help="Largest dimension.", show_default="16384, for batches 1024")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Most products, of a library of batches.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Most GEMMs per batch, for a batched library.")] = 64,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sizes.")] = 1,
     cache: Annotated[str, typer.Option(help="State of L2: auto (cold unless very short), cold or warm.")] = "auto",
 ) -> None:
@@ -157,22 +161,25 @@ def check(
     from lab.tuning.file.sizes import drawn, from_csv
 
     if cache not in {"auto", "cold", "warm"}:
-        raise UserError("no state of L2", code="wrong-value", key="--cache", found=cache, accepted="auto, cold, warm")
+        raise UserError("unknown L2 state", code="wrong-value", key="--cache", found=cache, accepted="auto, cold, warm")
     libraries = stored(library)
     multiple = max(VECTOR, ADDRESS_ALIGNMENT // ELEMENT_BYTES[libraries[0].library.dtype])
 
-    def asked_of(one: Library) -> tuple[Size, ...]:
-        of = ProblemType(one.dtype, one.layout, one.batched)
+    def asked_of(tuned_library: Library) -> tuple[Size, ...]:
+        of = ProblemType(tuned_library.dtype, tuned_library.layout, tuned_library.batched)
         if csv is not None:
             return from_csv(csv, of)
-        most = high or (_HIGH_OF_BATCHES if one.batched else _HIGH)
-        ends = [most, most, batch, most] if one.batched else most
+        largest = high or (_HIGH_OF_BATCHES if tuned_library.batched else _HIGH)
+        ends = [largest, largest, batch, largest] if tuned_library.batched else largest
         return drawn(RandomModel(count=sizes, low=1, high=ends, aligned=0.5, multiple=multiple, seed=seed), of.axes)
 
-    asked = {one.library.layout: asked_of(one.library) for one in libraries}
-    if not any(asked.values()):
+    sizes_by_layout = {stored_library.library.layout: asked_of(stored_library.library) for stored_library in libraries}
+    if not any(sizes_by_layout.values()):
         raise UserError(
-            "the file has no size of these layouts", code="nothing-left", found=str(csv), accepted=", ".join(asked)
+            "the file has no size of these layouts",
+            code="nothing-left",
+            found=str(csv),
+            accepted=", ".join(sizes_by_layout),
         )
     cards, reason = find_cards(measure=True)
     if not cards:
@@ -182,10 +189,10 @@ def check(
     policy = SurveyPolicy(samples=7, enough_ms=20, drop=None, flush=Flush.of(cache))
     rows: list[CheckedSize] = []
     with LocalCards(cards) as pool:
-        for one in libraries:
-            own = asked[one.library.layout]
-            rows += check_on(one, own, pool, policy=policy, seed=seed) if own else ()
-            write(f"{one.library.layout}: {len(own)} sizes", error=True)
+        for stored_library in libraries:
+            own = sizes_by_layout[stored_library.library.layout]
+            rows += check_on(stored_library, own, pool, policy=policy, seed=seed) if own else ()
+            write(f"{stored_library.library.layout}: {len(own)} sizes", error=True)
     failed = _tell(rows)
     if output is not None:
         _write(rows, output, f"{Path(library).name} against cuBLAS on one {cards[0].description.name}")
@@ -193,12 +200,12 @@ def check(
 
 
 def _tell(rows: list[CheckedSize]) -> int:
-    """Print the figures by layout and class, and what failed; return how many did."""
+    """Print the ratios by layout and class, and the failures; return the number of failures."""
     from lab.library.checked import summaries
 
     write(f"{'over cuBLAS':12} {'sizes':>6} {'geo. mean':>10} {'5th pct.':>10} {'worst':>7} {'faster':>7}")
-    for one in summaries(rows):
-        write(f"{one.name:12} {one.sizes:6} {one.mean:10.3f} {one.p5:10.3f} {one.worst:7.3f} {one.faster:7.1%}")
+    for stat in summaries(rows):
+        write(f"{stat.name:12} {stat.sizes:6} {stat.mean:10.3f} {stat.p5:10.3f} {stat.worst:7.3f} {stat.faster:7.1%}")
     slow = sorted((row for row in rows if row.ratio is not None), key=lambda row: row.ratio or 0.0)
     for row in slow[:5]:
         write(f"slowest: {row.layout} {_shown(row.size)}: {row.ratio:.3f}, by {row.kernel}")
@@ -236,18 +243,25 @@ def pack(
     """
     from lab.library import archive, emit
 
-    for one in archive.stored(place):
-        cubins = {kernel.name: one.cubins[kernel.cubin] for kernel in one.library.kernels if kernel.cubin in one.cubins}
-        if len(cubins) < len(one.library.kernels):
-            missing = next(kernel.cubin for kernel in one.library.kernels if kernel.name not in cubins)
+    for stored_library in archive.stored(place):
+        cubins = {
+            kernel.name: stored_library.cubins[kernel.cubin]
+            for kernel in stored_library.library.kernels
+            if kernel.cubin in stored_library.cubins
+        }
+        if len(cubins) < len(stored_library.library.kernels):
+            missing = next(kernel.cubin for kernel in stored_library.library.kernels if kernel.name not in cubins)
             raise UserError(
-                "the machine code of a kernel is missing", code="missing-file", at=Location(one.place), found=missing
+                "the machine code of a kernel is missing",
+                code="missing-file",
+                at=Location(stored_library.place),
+                found=missing,
             )
-        made = output / f"{one.library.name}{archive.SUFFIX}"
-        if one.place.is_dir():
-            archive.pack(one.place, made)
+        target = output / f"{stored_library.library.name}{archive.SUFFIX}"
+        if stored_library.place.is_dir():
+            archive.pack(stored_library.place, target)
         else:
             with tempfile.TemporaryDirectory() as temporary:
-                emit.write(one.library, cubins, Path(temporary))
-                archive.pack(Path(temporary), made)
-        write(f"{made}: {made.stat().st_size} bytes")
+                emit.write(stored_library.library, cubins, Path(temporary))
+                archive.pack(Path(temporary), target)
+        write(f"{target}: {target.stat().st_size} bytes")

@@ -1,6 +1,6 @@
 """The output of `lab inspect`: listings with the hot loop marked, and the instruction mix of their kernels.
 
-All of it is written as plain lines: rich takes a minute to lay out 50,000 kernels or 10^5 loops.
+Everything is written as plain lines: rich takes a minute to lay out 50,000 kernels or 10^5 loops.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOPS: Final = (
     "live\nregs",
 )
 _DEEPEST: Final = 16
-"""Depth from which on the name of a loop is not indented further."""
+"""Depth beyond which the name of a loop is not indented further."""
 
 
 def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
@@ -47,7 +47,7 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
         rule(console, listing.isa.upper())
         write(console, _marked(listing, hot_only=hot_only))
     for listing in inspection.listings:
-        write(console, (part for kernel in listing.kernels for part in _kernel(listing.isa, kernel)))
+        write(console, (span for kernel in listing.kernels for span in _kernel(listing.isa, kernel)))
 
 
 def _marked(listing: InspectedListing, *, hot_only: bool) -> Iterator[tuple[str, str]]:
@@ -59,7 +59,7 @@ def _marked(listing: InspectedListing, *, hot_only: bool) -> Iterator[tuple[str,
 
 
 def _kernel(isa: Isa, kernel: KernelMix) -> Iterator[tuple[str, str]]:
-    """Return the mix of a kernel as texts with their styles."""
+    """Yield the mix of a kernel as texts with their styles."""
     yield f"\n── {isa.upper()} of {kernel.name} ──\n", "bold"
     yield f"loops\n{_loops(kernel)}", ""
     yield "".join(f"{_role(role)}\n" for role in kernel.roles), ""
@@ -78,8 +78,8 @@ def _loops(kernel: KernelMix) -> str:
         for loop in kernel.loops
     ]
     live = "" if kernel.live_registers is None else str(kernel.live_registers)
-    whole = ("  whole kernel", "0", str(kernel.counts.instructions), *_figures(kernel.counts), live)
-    return columns(_LOOPS, [*rows, whole])
+    total_row = ("  whole kernel", "0", str(kernel.counts.instructions), *_figures(kernel.counts), live)
+    return columns(_LOOPS, [*rows, total_row])
 
 
 def _role(role: WarpRole) -> str:
@@ -91,8 +91,8 @@ def _figures(counts: Counts) -> tuple[str, str, str]:
     ratio = f"{counts.fma} : {counts.ld_shared}"
     if counts.fma_per_ld_shared is not None:
         ratio += f" = {counts.fma_per_ld_shared:.2f}"
-    share, both = counts.fma_share, counts.fma_over_fma_plus_ld_shared
-    return ratio, "" if share is None else f"{share:.1%}", "" if both is None else f"{both:.3f}"
+    share, fma_ratio = counts.fma_share, counts.fma_over_fma_plus_ld_shared
+    return ratio, "" if share is None else f"{share:.1%}", "" if fma_ratio is None else f"{fma_ratio:.3f}"
 
 
 def _classes(kernel: KernelMix) -> str:

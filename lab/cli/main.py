@@ -62,9 +62,7 @@ GpuModel = Annotated[
     str,
     typer.Option(help="Part of the name of the GPUs to measure on: H200. Models are never mixed.", show_default=False),
 ]
-Serve = Annotated[
-    bool, typer.Option("--serve", help="Show the progress on a page of this machine; its address is printed.")
-]
+Serve = Annotated[bool, typer.Option("--serve", help="Show the progress on a local web page; its address is printed.")]
 Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, help="Port of that page; implies --serve.", show_default="a free one"),
@@ -84,8 +82,8 @@ def _stderr() -> Output:
     return stderr()
 
 
-def _version(*, wanted: bool) -> None:
-    if wanted:
+def _version(*, requested: bool) -> None:
+    if requested:
         from lab.base.environment import commit
 
         of, _, dirty = commit().partition("+")
@@ -99,7 +97,7 @@ def _root(
     _: Annotated[
         bool,
         typer.Option(
-            "--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print version and commit."
+            "--version", callback=lambda v: _version(requested=v), is_eager=True, help="Print version and commit."
         ),
     ] = False,
 ) -> None:
@@ -134,7 +132,7 @@ def run(
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
     emulate: Annotated[
         Literal["small", "full"],
-        typer.Option(help="Problem that the CPU executes: the experiment's small one, or the full one, unchecked."),
+        typer.Option(help="Problem to emulate: the experiment's small one, or the full one, unchecked."),
     ] = "small",
     no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Do not execute variants on the CPU.")] = False,
     profile: Annotated[
@@ -160,7 +158,7 @@ def run(
     port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
+    """Compile, inspect, predict, emulate and, with a GPU, measure every variant; write the report."""
     from lab.base import workers
     from lab.gpu.process import ahead
 
@@ -192,14 +190,17 @@ def run(
     account = RunAccount()
     with LivePage(account, _stderr(), serve=serve, port=port) as page:
         watch = RunWatch(account)
-        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services):
-            options = replace(options, cluster=where)
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (cluster_address, services):
+            options = replace(options, cluster=cluster_address)
             if repeat_check:
                 from lab.runs.repeat import run_twice
 
                 if services is not None:
                     raise UserError(
-                        "--repeat-check runs on this machine alone", code="unsupported", key="--cluster", found=where
+                        "--repeat-check is not supported on a cluster",
+                        code="unsupported",
+                        key="--cluster",
+                        found=cluster_address,
                     )
                 outcome = run_twice(experiment, options, watch)
             else:
@@ -217,7 +218,7 @@ def run(
 
 
 def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
-    """Print the best variants, what changed against the last run, and where the report is; return the exit code."""
+    """Print the best variants, the changes since the last run, and the report's path; return the exit code."""
     from lab.cli.tables import print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
@@ -291,18 +292,20 @@ def tune(
     )
     account = TuneAccount()
     with LivePage(account, console, serve=serve, port=port) as page:
-        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services):
-            options = replace(options, cluster=where)
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (cluster_address, services):
+            options = replace(options, cluster=cluster_address)
             with TuneProgress(console, account) as progress:
                 outcome = run_tuning(tuning, options, progress, services)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         won: list[tuple[str, Champion]] = []
         with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
-            won = [(one.label, kernel) for one in analyse(store).types for kernel in one.kernels]
+            won = [
+                (problem_type.label, kernel) for problem_type in analyse(store).types for kernel in problem_type.kernels
+            ]
             won.sort(key=lambda pair: -pair[1].wins)
         print_tuned(console, outcome, won)
         if as_json:
-            _print_json(asdict(outcome) | {"winners": [{"type": label} | asdict(one) for label, one in won]})
+            _print_json(asdict(outcome) | {"winners": [{"type": label} | asdict(champion) for label, champion in won]})
             sys.stdout.flush()
         if not outcome.interrupted:
             page.stay()
@@ -333,19 +336,19 @@ def inspect(
     if file.suffix in (".yaml", ".yml") and variant is None:
         planned = inspect.variants(file, max_variants, run_operator=run_operator)
         if as_json:
-            _print_json([inspect.variant_row(one) for one in planned])
+            _print_json([inspect.variant_row(planned_variant) for planned_variant in planned])
         else:
             tables.print_variants(console, planned)
         return
     if file.suffix in (".yaml", ".yml") and variant is not None:
-        shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
+        inspection = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
         with work_progress(_stderr()) as progress:
-            shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
+            inspection = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
     if as_json:
-        _print_json(shown.to_json(isa))
+        _print_json(inspection.to_json(isa))
     else:
-        print_inspection(console, shown, hot_only=hot)
+        print_inspection(console, inspection, hot_only=hot)
 
 
 @app.command()
@@ -380,7 +383,7 @@ def emulate(
     from lab.gpu.process.hostmemory import within_free_memory
 
     with work_progress(_stderr()) as progress, within_free_memory():
-        done, outputs = emulate_words(
+        emulation, outputs = emulate_words(
             file,
             kernel,
             (grid, block),
@@ -393,10 +396,10 @@ def emulate(
             follow=progress.follow,
         )
     if as_json:
-        _print_json(asdict(done) | {"outputs": outputs})
+        _print_json(asdict(emulation) | {"outputs": outputs})
     else:
-        print_emulation(_stdout(), done, outputs)
-    raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
+        print_emulation(_stdout(), emulation, outputs)
+    raise typer.Exit(_OK if emulation.clean else _VARIANT_FAILED)
 
 
 @app.command("map")
@@ -414,7 +417,7 @@ def map_(
         int | None, typer.Option(min=1, max=2**20, help="Elements of the data.", show_default="the tensor's")
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Blocks of a launch, 4 or 4,4,1: is it one that the mapping fits?")
+        str | None, typer.Option(help="Blocks of a launch to check the mapping against: 4 or 4,4,1.")
     ] = None,
     block: Annotated[
         str | None, typer.Option(help="Threads in a block of that launch: 256 or 16,16.", show_default="32")
@@ -433,11 +436,11 @@ def map_(
     shape = None
     if grid or block:
         shape = LaunchShape(sizes_of_word(grid or "1", "--grid"), sizes_of_word(block or "32", "--block"))
-    found = facts(parse(mapping), element_bytes, elements, shape)
+    mapping_facts = facts(parse(mapping), element_bytes, elements, shape)
     if as_json:
-        _print_json(asdict(found))
+        _print_json(asdict(mapping_facts))
     else:
-        print_mapping(_stdout(), found)
+        print_mapping(_stdout(), mapping_facts)
 
 
 @app.command()
@@ -450,7 +453,7 @@ def report(
         typer.Option(
             "--output",
             "-o",
-            help="Where the report goes; of committed results, the run directory that they become.",
+            help="Folder for the report; for committed results, the run directory to restore.",
             show_default="the directory; <folder>/full",
         ),
     ] = None,
@@ -512,7 +515,7 @@ def compare(
         typer.Argument(help="What to compare with the first; or the id of a variant of that run.", show_default=False),
     ],
     c: Annotated[
-        str | None, typer.Argument(help="Behind an id, that of the variant to compare it with.", show_default=False)
+        str | None, typer.Argument(help="After an id, the id of the variant to compare it with.", show_default=False)
     ] = None,
     threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that counts as a regression.")] = 0.05,
     relative: Annotated[
@@ -531,13 +534,13 @@ def compare(
 
     if c is not None:  # RUN id1 id2
         a, b = f"{a}#{b.removeprefix('#')}", f"{a}#{c.removeprefix('#')}"
-    found = compare_folders(a, b, relative=relative)
-    regressions = [change.variant_b for change in found.changes if change.regressed(threshold)]
+    comparison = compare_folders(a, b, relative=relative)
+    regressions = [change.variant_b for change in comparison.changes if change.regressed(threshold)]
     if as_json:
-        changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
-        _print_json(asdict(found) | {"changes": changes, "counts": found.counts, "regressions": regressions})
+        changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in comparison.changes]
+        _print_json(asdict(comparison) | {"changes": changes, "counts": comparison.counts, "regressions": regressions})
     else:
-        print_comparison(_stdout(), found, threshold)
+        print_comparison(_stdout(), comparison, threshold)
     raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
 
 
@@ -550,7 +553,7 @@ def new(
     kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
-    """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
+    """Write an experiment file from a kernel's signature; unknown parts are marked TODO."""
     from lab.cli import new as drafts
 
     target = drafts.new(source, output, kernel, force=force)
@@ -569,7 +572,7 @@ def try_kernel(
     argument: Annotated[
         list[str] | None, typer.Option(help="An argument where the guess is wrong: 'bins=inout uint32[256] zeros'.")
     ] = None,
-    reference: Annotated[list[str] | None, typer.Option(help="What an output must hold: 'c=a + b'.")] = None,
+    reference: Annotated[list[str] | None, typer.Option(help="Expected content of an output: 'c=a + b'.")] = None,
     grid: Annotated[str | None, typer.Option(help="Blocks: 'ceil_div(n, block_size_x)'; 'x; y' for two.")] = None,
     block: Annotated[str | None, typer.Option(help="Threads of a block, likewise.")] = None,
     shared_bytes: Annotated[str | None, typer.Option(help="Dynamic shared memory of a block.")] = None,
@@ -589,33 +592,33 @@ def try_kernel(
     from lab.cli.trial import Asked, experiment_of
     from lab.runs.pipeline import RunOptions
 
-    given = {"grid": grid, "block": block, "shared_bytes": shared_bytes}
-    asked = Asked(
+    geometry = {"grid": grid, "block": block, "shared_bytes": shared_bytes}
+    request = Asked(
         kernel,
         _named_options(context.args),
         tuple(define or ()),
         tuple(argument or ()),
         tuple(reference or ()),
-        {name: words for name, words in given.items() if words is not None},
+        {name: words for name, words in geometry.items() if words is not None},
     )
     options = RunOptions(output=output, measure=gpu, emulate=emulate)
     with run_progress() as progress:
-        outcome = run_mapping(experiment_of(source, asked), options, progress)
+        outcome = run_mapping(experiment_of(source, request), options, progress)
     raise typer.Exit(_print_run(outcome))
 
 
 def _named_options(words: Sequence[str]) -> dict[str, str]:
     """Return ``--n 5 --m=6`` as names and values."""
-    found: dict[str, str] = {}
-    rest = list(words)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if not name.startswith("--") or not (equals or rest):
+    options: dict[str, str] = {}
+    remaining = list(words)
+    while remaining:
+        name, equals, value = remaining.pop(0).partition("=")
+        if not name.startswith("--") or not (equals or remaining):
             raise UserError(
-                "not an option with a value", code="syntax", key="try", found=name, accepted="--n 10_000_000"
+                "expected an option with a value", code="syntax", key="try", found=name, accepted="--n 10_000_000"
             )
-        found[name[2:]] = value if equals else rest.pop(0)
-    return found
+        options[name[2:]] = value if equals else remaining.pop(0)
+    return options
 
 
 @app.command()
@@ -643,33 +646,35 @@ def calibrate(
         Path | None,
         typer.Option("--from", help="Derive from the runs in this folder in place of measuring.", show_default=False),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="No microbenchmark begins later.")] = 270.0,
-    show: Annotated[bool, typer.Option("--show", help="Print what estimates use and where it comes from.")] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="No microbenchmark starts later than this.")] = 270.0,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the constants that estimates use, and their origin.")
+    ] = False,
     gpu: Annotated[
         list[str] | None,
         typer.Option(help="With --show: the GPU, as A100. May be repeated.", show_default="calibrated ones and H200"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure on this GPU the constants that estimates use, in minutes; every later estimate for it takes them."""
+    """Measure this GPU's constants for estimates, in minutes; every later estimate for it uses them."""
     from lab.cli import calibrate as calibration
 
     if show:
-        found = calibration.shown(gpu or ())
+        tables = calibration.shown(gpu or ())
         if as_json:
-            _print_json(found)
+            _print_json(tables)
             return
-        for model, table in found.items():
+        for model, table in tables.items():
             calibration.print_rows(_stdout(), model, table)
         return
-    made = calibration.calibrate(_stderr(), only=only or (), runs=runs, seconds=seconds)
+    calibrated = calibration.calibrate(_stderr(), only=only or (), runs=runs, seconds=seconds)
     if as_json:
-        _print_json(calibration.as_json(made))
+        _print_json(calibration.as_json(calibrated))
     else:
-        calibration.print_rows(_stdout(), made.model, calibration.rows(made.gpu, made.calibration))
-        for name, why in made.missing.items():
-            write(f"{name} was not measured: {why}", error=True)
-        write(f"{made.file}: {len(made.calibration.constants)} constants of {made.model}")
+        calibration.print_rows(_stdout(), calibrated.model, calibration.rows(calibrated.gpu, calibrated.calibration))
+        for name, reason in calibrated.missing.items():
+            write(f"{name} was not measured: {reason}", error=True)
+        write(f"{calibrated.file}: {len(calibrated.calibration.constants)} constants of {calibrated.model}")
 
 
 @app.command()
@@ -697,7 +702,7 @@ def _print_json(value: object) -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line. Errors become messages and exit codes here and nowhere else.
+    """Run the command line, turning errors into messages and exit codes.
 
     A process that inherits an ignored SIGINT, as `nohup` and the shell's `&` arrange, keeps ignoring it: the user who
     presses Ctrl-C means another program.
@@ -709,9 +714,9 @@ def main() -> NoReturn:
         code = app(standalone_mode=False)
         sys.stdout.flush()  # a reader that went away is met here, not when Python ends
     except _UsageError as error:
-        shown = io.StringIO()
-        error.show(shown)
-        _tell(shown.getvalue().rstrip("\n"))
+        usage = io.StringIO()
+        error.show(usage)
+        _tell(usage.getvalue().rstrip("\n"))
         code = _INPUT
     except (typer.Abort, KeyboardInterrupt):
         _tell("interrupted")
@@ -740,6 +745,6 @@ def _ending(error: Exception) -> tuple[int, str]:
 
 
 def _tell(message: str) -> None:
-    """Print on stderr; where even that is on a full disk, the exit code says the rest."""
+    """Print on stderr; where that fails on a full disk, the exit code must suffice."""
     with contextlib.suppress(OSError):
         write(message, error=True)

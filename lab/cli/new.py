@@ -1,4 +1,4 @@
-"""Writes the experiment file of a plain CUDA source, from the head of its kernel."""
+"""Write the experiment file of a plain CUDA source, from its kernel's signature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
     """
     if source.suffix not in (".cu", ".cuh"):
         raise UserError(
-            "this is no CUDA source", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
+            "not a CUDA source file", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
         )
     text = yamlfile.read_text(source)
     chosen = choose(read_kernels(text), kernel, source)
@@ -57,16 +57,16 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
 
 
 def check_result(kernel: SourceKernel, source: Path) -> None:
-    """Check that a kernel takes something that it could write: an array, a tensor map, a type that nobody knows here.
+    """Check that a kernel may have an output: an array, a tensor map, or a parameter of unknown type.
 
     Raises:
         UserError: All its parameters are numbers, as those of a kernel that only prints.
     """
-    if any(one.is_pointer or one.dtype is None for one in kernel.parameters):
+    if any(parameter.is_pointer or parameter.dtype is None for parameter in kernel.parameters):
         return
-    words = "".join(f" {re.sub('[a-z]+', _initial, one.dtype or '')}=1" for one in kernel.parameters)
+    words = "".join(f" {re.sub('[a-z]+', _initial, parameter.dtype or '')}=1" for parameter in kernel.parameters)
     raise UserError(
-        f"the kernel {kernel.qualified_name} takes no array, so that it has no result to check",
+        f"the kernel {kernel.qualified_name} has no array parameter, so there is no result to check",
         code="unsupported",
         at=Location(source, kernel.line),
         key="arguments",
@@ -76,7 +76,7 @@ def check_result(kernel: SourceKernel, source: Path) -> None:
 
 
 def _initial(word: re.Match[str]) -> str:
-    """Return how `lab emulate` begins the name of a type: `i` of `int32`."""
+    """Return the prefix `lab emulate` uses for a type: `i` for `int32`."""
     return word[0][:1]
 
 
@@ -84,8 +84,13 @@ def choose(kernels: tuple[SourceKernel, ...], name: str | None, source: Path) ->
     """Return the kernel with a name, with or without its namespaces, or the only one.
 
     Raises:
-        UserError: There is none, or several.
+        UserError: No kernel matches, or several do.
     """
-    named = [one.qualified_name for one in kernels if name == one.name]
-    found = entry.choose(kernels, named[0] if named else name if kernels else None, at=Location(source), key="--kernel")
-    return found[0]
+    qualified_names = [candidate.qualified_name for candidate in kernels if name == candidate.name]
+    matches = entry.choose(
+        kernels,
+        qualified_names[0] if qualified_names else name if kernels else None,
+        at=Location(source),
+        key="--kernel",
+    )
+    return matches[0]

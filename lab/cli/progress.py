@@ -1,4 +1,4 @@
-"""Progress of long commands on stderr while they run: a board on a terminal, a line now and then elsewhere."""
+"""Progress of long commands on stderr: a board on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to im
 
 
 class _Progress:
-    """Shows what an account knows while the context is open.
+    """A display of an account's state while the context is open.
 
     A terminal gets a board that is drawn again and again; a file, a pipe and a terminal without a cursor get lines.
     """
@@ -66,13 +66,13 @@ class _Progress:
 
     @property
     def _lines(self) -> bool:
-        """Nobody looks at a terminal."""
+        """True if nobody looks at a terminal."""
         return isinstance(self._view, ProgressLines)
 
-    def _first(self, what: str) -> None:
-        """Draw at once when something is known for the first time, rather than with the next turn of the board."""
-        if what not in self._shown:
-            self._shown.add(what)
+    def _first(self, event: str) -> None:
+        """Draw at once on the first event of a kind, rather than with the next refresh of the board."""
+        if event not in self._shown:
+            self._shown.add(event)
             if isinstance(self._view, Live):
                 self._view.refresh()
 
@@ -80,13 +80,13 @@ class _Progress:
         self._console.print(Text(text, style=style), soft_wrap=self._lines)
 
     def _failed(self, text: str) -> None:
-        """Print a failure; without a terminal only the first ones."""
+        """Print a failure; without a terminal, only the first ones."""
         self._failures += 1
         if self._lines and self._failures > MOST_FAILURES:
             return
         self._announce(text, style="red")
         if self._lines and self._failures == MOST_FAILURES:
-            self._announce("further failures are counted here, and stand in the report")
+            self._announce("further failures are counted here and listed in the report")
 
 
 class RunProgress(_Progress):
@@ -112,7 +112,7 @@ class RunProgress(_Progress):
         self._announce(f"{variants} variants of {expansion.combinations} combinations. {gpu}")
 
     def resumed(self, finished: int) -> None:
-        """Print that an interrupted run goes on."""
+        """Print that an interrupted run is resumed."""
         self._account.resumed(finished)
         self._announce(f"resuming: {finished} finished variants are kept (--no-resume starts over)")
 
@@ -121,7 +121,7 @@ class RunProgress(_Progress):
         self._account.drawing()
 
     def more(self, variants: int) -> None:
-        """Count the variants that a search adds."""
+        """Count the variants a search adds."""
         self._account.more(variants)
         if not self._lines:
             self._announce(f"{variants} neighbours of the best ones")
@@ -132,12 +132,12 @@ class RunProgress(_Progress):
         self._first("built")
 
     def executed(self, record: VariantRecord) -> None:
-        """Count an execution on the CPU."""
+        """Count an emulation."""
         self._account.executed(record)
         self._first("executed")
 
     def noted(self, sentence: str) -> None:
-        """Keep it: it is printed when the run is over, and stands on the live page until then."""
+        """Keep a note, which is printed after the run and shown on the live page until then."""
         self._account.noted(sentence)
 
     def recorded(self, record: VariantRecord) -> None:
@@ -166,7 +166,7 @@ def run_progress(account: RunAccount | None = None) -> RunProgress:
 
 
 class RunWatch:
-    """Opens the progress of a run that an account is kept of; in another process, whose account is its own, without."""
+    """Opener of a run's progress with a given account; in another process, with a new account."""
 
     def __init__(self, account: RunAccount) -> None:
         """Watch with this account."""
@@ -177,7 +177,7 @@ class RunWatch:
         return run_progress(self._account)
 
     def __reduce__(self) -> tuple[type[RunWatch], tuple[RunAccount]]:
-        """Make one anew where it is sent to."""
+        """Create a new one in the process it is sent to."""
         return _anew, ()  # type: ignore[return-value]
 
 
@@ -208,13 +208,13 @@ class TuneProgress(_Progress):
         self._announce(gpu)
 
     def resumed(self, points: int) -> None:
-        """Print that an unfinished run goes on."""
+        """Print that an unfinished run is resumed."""
         self._account.resumed(points)
         self._announce(f"resuming: {points} times are kept (--no-resume starts over)")
 
-    def asked(self, what: str, sizes: int) -> None:
+    def asked(self, step: str, sizes: int) -> None:
         """Count the sizes of a step."""
-        self._account.asked(what, sizes)
+        self._account.asked(step, sizes)
 
     def built(self, facts: KernelFacts) -> None:
         """Count a kernel; print why one could not be built."""

@@ -1,4 +1,4 @@
-"""Tables and texts that commands print when they are done. Nothing is decided here."""
+"""Tables and texts that commands print at the end, without any decisions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _ELEMENTS_SHOWN = 1024
 _MAP_WIDTH = 200
 """Most columns of a map where the output has no width of its own."""
 _VERDICTS = {True: ("race-free", "green"), False: ("a race", "red"), None: ("not known", "yellow")}
-"""Word and colour of what is known of races."""
+"""Word and colour of each verdict on races."""
 _SOURCE_SHOWN = 60
-"""Most lines of a difference of sources."""
+"""Most lines of a source diff."""
 _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 """Colours of consecutive threads."""
 
@@ -48,28 +48,28 @@ _BEST_SHOWN = 5
 
 
 def print_best(console: Console, outcome: RunOutcome) -> None:
-    """Print the best variants and the worst: figure, ratio, registers, occupancy, and what is wrong with each."""
+    """Print the best variants and the worst: figure, ratio, registers, occupancy and faults of each."""
     records = outcome.lean_records
     response = figures.response_of(records)
-    known = [record for record in figures.ranked(records, response) if response.of(record) is not None]
-    if not known:
+    ranked = [record for record in figures.ranked(records, response) if response.of(record) is not None]
+    if not ranked:
         return
-    compared = all(record.measurement and record.measurement.baseline for record in known)
+    compared = all(record.measurement and record.measurement.baseline for record in ranked)
     over = "baseline" if compared and response.kind is Kind.MEASURED else "median"
-    middle = median(response.of(record) or 0.0 for record in known)
+    middle = median(response.of(record) or 0.0 for record in ranked)
     table = Table(box=None, pad_edge=False)
-    gpus = ", ".join(dict.fromkeys(record.prediction.gpu for record in known if record.prediction))
+    gpus = ", ".join(dict.fromkeys(record.prediction.gpu for record in ranked if record.prediction))
     of = f" for {gpus}" if response.kind is Kind.PREDICTED and gpus else ""
     figure = f"{response.title} ({response.unit}, {response.kind}{of})"
     for header in ("", "variant", "", figure, f"/ {over}", "registers", "occupancy", "findings"):
         table.add_column(header, justify="left" if header in {"", "variant", "findings"} else "right", overflow="fold")
-    shown = [(str(number), record) for number, record in enumerate(known[:_BEST_SHOWN], 1)]
-    if len(known) > _BEST_SHOWN:
-        shown.append(("worst", known[-1]))
+    listed = [(str(number), record) for number, record in enumerate(ranked[:_BEST_SHOWN], 1)]
+    if len(ranked) > _BEST_SHOWN:
+        listed.append(("worst", ranked[-1]))
     longest = {}  # a throughput from a predicted time is below the ceiling, so that the ceiling's bound is not its own
     if response.basis is figures.Basis.SCORE:
-        longest = {variant: found.bound for variant, found in scores(known).items()}
-    for place, record in shown:
+        longest = {variant: score.bound for variant, score in scores(ranked).items()}
+    for place, record in listed:
         value = response.of(record) or 0.0
         timed = record.measurement
         ratio = timed.ratio_to_baseline if timed and over == "baseline" else value / middle if middle else None
@@ -84,40 +84,40 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
             Text(_trouble(record, longest.get(record.variant, ""))),
         )
     console.print(table)
-    if rule := figures.rule_of(known, response):
+    if rule := figures.rule_of(ranked, response):
         console.print(Text(rule))
-    if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in shown)):
+    if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in listed)):
         console.print(Text(doubt))
 
 
 def _trouble(record: VariantRecord, longest: str) -> str:
-    """What is wrong with a variant, in a few words.
+    """Describe the faults and limits of a variant in a few words.
 
     Args:
         record: The variant.
         longest: The resource that takes the most of its predicted time; empty where no such time is shown.
     """
-    kinds = Counter(str(found.kind) for found in record.emulation.findings) if record.emulation else Counter[str]()
-    said = [f"{count} {kind}" for kind, count in kinds.items()]
+    kinds = Counter(str(finding.kind) for finding in record.emulation.findings) if record.emulation else Counter[str]()
+    troubles = [f"{count} {kind}" for kind, count in kinds.items()]
     if record.build and record.build.resources.spill_bytes:
-        said.append(f"{record.build.resources.spill_bytes} B spilled")
+        troubles.append(f"{record.build.resources.spill_bytes} B spilled")
     if fences := figures.wide_fences(record.sass):
-        said.append(f"{fences} GPU-wide {'fence' if fences == 1 else 'fences'} in the hot loop")
+        troubles.append(f"{fences} GPU-wide {'fence' if fences == 1 else 'fences'} in the hot loop")
     if longest:
-        said.append(f"{longest} takes longest")
+        troubles.append(f"{longest} takes longest")
     elif record.prediction and (ceiling := record.prediction.ceiling):
-        said.append(f"bound by {ceiling.name}")
-    return ", ".join(said)
+        troubles.append(f"bound by {ceiling.name}")
+    return ", ".join(troubles)
 
 
-def print_changes(console: Console, found: Comparison) -> None:
-    """Print what changed against the last finished run in the directory: the largest changes and the counts."""
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())
-    extra = [f"{len(one)} {words}" for one, words in ((found.only_b, "new"), (found.only_a, "gone")) if one]
-    console.print(Text(f"against the last run, {found.a.started}: {', '.join([counts, *extra])}"))
-    moved = [change for change in found.changes if change.verdict not in {"same", "ambiguous", "not compared"}]
-    moved.sort(key=lambda change: abs((change.ratio or 0.0) - 1), reverse=True)
-    for change in moved[:_BEST_SHOWN]:
+def print_changes(console: Console, comparison: Comparison) -> None:
+    """Print the changes since the last finished run in the directory: the largest ones and the counts."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in comparison.counts.items())
+    extra = [f"{len(ids)} {words}" for ids, words in ((comparison.only_b, "new"), (comparison.only_a, "gone")) if ids]
+    console.print(Text(f"against the last run, {comparison.a.started}: {', '.join([counts, *extra])}"))
+    changed = [change for change in comparison.changes if change.verdict not in {"same", "ambiguous", "not compared"}]
+    changed.sort(key=lambda change: abs((change.ratio or 0.0) - 1), reverse=True)
+    for change in changed[:_BEST_SHOWN]:
         ratio = "" if change.ratio is None else f" {change.ratio - 1:+.1%} ({_interval(change)}, {change.kind})"
         name = f"{change.kernel} {change.label}".strip()
         style = _VERDICT_STYLES.get(change.verdict, "")
@@ -125,15 +125,15 @@ def print_changes(console: Console, found: Comparison) -> None:
 
 
 def print_outcome(console: Console, outcome: RunOutcome) -> None:
-    """Print how many variants have each status, what the run warns of, where the report is, and what to do next."""
+    """Print the number of variants per status, the warnings, the report's path, and the next command."""
     counts = {status: sum(r.status is status for r in outcome.lean_records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     _print_reasons(console, outcome.lean_records)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    said = (*outcome.run.notes, *_not_launched(outcome.lean_records), *_not_executed(outcome.lean_records))
-    for note in dict.fromkeys(said):
+    warnings = (*outcome.run.notes, *_not_launched(outcome.lean_records), *_not_executed(outcome.lean_records))
+    for note in dict.fromkeys(warnings):
         console.print(Text(f"warning: {note}", style="yellow"))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
     if following := _next_command(outcome):
@@ -141,7 +141,7 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
 
 
 def _print_reasons(console: Console, records: Sequence[VariantRecord]) -> None:
-    """Print the reasons of verdicts, once for all variants that share one, and what was executed at the full size."""
+    """Print the reasons for verdicts, once per group of variants, and what was emulated at full size."""
     groups = group_reasons(records)
     for group in groups[:_FAILURES_SHOWN]:
         console.print(Text(group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
@@ -152,27 +152,36 @@ def _print_reasons(console: Console, records: Sequence[VariantRecord]) -> None:
 
 
 def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
-    """Say which variants the GPU of the predictions cannot launch, once for each reason."""
-    predicted = [one.prediction for one in records if one.prediction]
-    reasons = Counter((one.gpu, one.limited_by) for one in predicted if one.blocks_per_sm == 0)
+    """Return the variants the GPU of the predictions cannot launch, one line per reason."""
+    predicted = [record.prediction for record in records if record.prediction]
+    reasons = Counter(
+        (prediction.gpu, prediction.limited_by) for prediction in predicted if prediction.blocks_per_sm == 0
+    )
     total = len(records)
-    return [f"{count} of {total} variants cannot be launched on {gpu}: {why}" for (gpu, why), count in reasons.items()]
+    return [
+        f"{count} of {total} variants cannot be launched on {gpu}: {reason}" for (gpu, reason), count in reasons.items()
+    ]
 
 
 def _not_executed(records: Sequence[VariantRecord]) -> list[str]:
-    """Say what the CPU could not execute, once for each reason."""
-    reasons = Counter(one.emulation.unsupported for one in records if one.emulation and one.emulation.unsupported)
-    return [f"{count} of {len(records)} variants were not executed on the CPU: {why}" for why, count in reasons.items()]
+    """Return what could not be emulated, one line per reason."""
+    reasons = Counter(
+        record.emulation.unsupported for record in records if record.emulation and record.emulation.unsupported
+    )
+    return [
+        f"{count} of {len(records)} variants were not executed on the CPU: {reason}"
+        for reason, count in reasons.items()
+    ]
 
 
 def _next_command(outcome: RunOutcome) -> str:
-    """The command that a reader of the table probably wants."""
+    """Return the command a reader of the table probably wants."""
     if outcome.interrupted:
         return f"{_resuming(outcome.run.command)}  (continues this run)" if outcome.run.command else ""
-    known = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
+    ranked = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
-    if len(known) > 1:
-        first, last = known[0].variant, known[-1].variant
+    if len(ranked) > 1:
+        first, last = ranked[0].variant, ranked[-1].variant
         return f"lab compare {place}#{last} {place}#{first}  (what the best does differently from the worst)"
     return ""
 
@@ -184,11 +193,11 @@ def _resuming(command: str) -> str:
 
 
 def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tuple[str, Champion]] = ()) -> None:
-    """Print what failed, the kernels that win most, and where the libraries and the report are.
+    """Print the failures, the kernels that win most, and the paths of the libraries and the report.
 
     Args:
         console: Where it is printed.
-        outcome: What the run left.
+        outcome: The outcome of the run.
         winners: Problem type and kernel, the one with most sizes first.
     """
     for failure in outcome.failed[:_FAILURES_SHOWN]:
@@ -196,9 +205,9 @@ def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tupl
     if len(outcome.failed) > _FAILURES_SHOWN:
         console.print(f"{len(outcome.failed) - _FAILURES_SHOWN} further kernels failed", highlight=False)
     kind, won = ("predicted" if outcome.not_measured else "measured"), list(winners)
-    for label, one in won[:_BEST_SHOWN]:
+    for label, best in won[:_BEST_SHOWN]:
         words = (
-            f"{one.facts.name}: fastest at {one.wins} sizes of {label}, up to {one.best_tflops:.2f} TFLOP/s ({kind})"
+            f"{best.facts.name}: fastest at {best.wins} sizes of {label}, up to {best.best_tflops:.2f} TFLOP/s ({kind})"
         )
         console.print(Text(words))
     if len(won) > _BEST_SHOWN:
@@ -217,18 +226,18 @@ _VERDICT_STYLES = {"faster": "green", "mended": "green", "slower": "red", "broke
 _CHANGES_SHOWN = 60
 
 
-def print_comparison(console: Console, found: Comparison, threshold: float) -> None:
-    """Print one line for each variant, the largest losses first; then the counts."""
-    console.print(Text(f"A: {_run_in_words(found.a)}"))
-    console.print(Text(f"B: {_run_in_words(found.b)}"))
-    relative = ", relative to the baseline" if found.relative else ""
+def print_comparison(console: Console, comparison: Comparison, threshold: float) -> None:
+    """Print one line per variant, the largest losses first; then the counts."""
+    console.print(Text(f"A: {_run_in_words(comparison.a)}"))
+    console.print(Text(f"B: {_run_in_words(comparison.b)}"))
+    relative = ", relative to the baseline" if comparison.relative else ""
     table = Table(box=None, pad_edge=False)
-    kinds = {change.kind for change in found.changes} - {None}
-    what = "estimate" if kinds == {Kind.PREDICTED} else "throughput"
-    headers = ("", "variant", f"{what} B / A{relative}", "95 % interval", "n", "code", "changes")
+    kinds = {change.kind for change in comparison.changes} - {None}
+    quantity = "estimate" if kinds == {Kind.PREDICTED} else "throughput"
+    headers = ("", "variant", f"{quantity} B / A{relative}", "95 % interval", "n", "code", "changes")
     for header in headers:
         table.add_column(header, overflow="fold")
-    for change in sorted(found.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
+    for change in sorted(comparison.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
         mark = " ✗" if change.regressed(threshold) else ""
         table.add_row(
             Text(f"{change.verdict}{mark}", style=_VERDICT_STYLES.get(change.verdict, "")),
@@ -240,31 +249,31 @@ def print_comparison(console: Console, found: Comparison, threshold: float) -> N
             Text(", ".join(f"{name} {_pair(*pair)}" for name, pair in change.figures.items() if pair[0] != pair[1])),
         )
     console.print(table)
-    _print_unlike(console, found)
-    if len(found.changes) > _CHANGES_SHOWN:
-        console.print(f"… and {len(found.changes) - _CHANGES_SHOWN} more; --json has them all")
-    if found.baseline is not None:
-        console.print(f"the baseline itself: {found.baseline:.4f} of its throughput in A", highlight=False)
-    for name, others in (("A", found.only_a), ("B", found.only_b)):
-        if others:
-            console.print(f"{len(others)} variants are in {name} alone")
-    console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())))
+    _print_unlike(console, comparison)
+    if len(comparison.changes) > _CHANGES_SHOWN:
+        console.print(f"… and {len(comparison.changes) - _CHANGES_SHOWN} more; --json has them all")
+    if comparison.baseline is not None:
+        console.print(f"the baseline itself: {comparison.baseline:.4f} of its throughput in A", highlight=False)
+    for name, unmatched in (("A", comparison.only_a), ("B", comparison.only_b)):
+        if unmatched:
+            console.print(f"{len(unmatched)} variants are in {name} alone")
+    console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in comparison.counts.items())))
 
 
 def _interval(change: Change) -> str:
     return "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}"
 
 
-def _print_unlike(console: Console, found: Comparison) -> None:
-    """Print what differs between two single variants, a line for each thing, then between their sources."""
-    if len(found.changes) != 1:
+def _print_unlike(console: Console, comparison: Comparison) -> None:
+    """Print the differences between two single variants, one per line, then those of their sources."""
+    if len(comparison.changes) != 1:
         return
-    (change,) = found.changes
-    rows: list[tuple[str, ...]] = [(name, *both) for name, both in change.unlike.items()]
+    (change,) = comparison.changes
+    rows: list[tuple[str, ...]] = [(name, *pair) for name, pair in change.unlike.items()]
     rows += [
-        (name, *("none" if value is None else f"{value:.6g}" for value in both))
-        for name, both in change.figures.items()
-        if both[0] != both[1] and name not in change.unlike
+        (name, *("none" if value is None else f"{value:.6g}" for value in pair))
+        for name, pair in change.figures.items()
+        if pair[0] != pair[1] and name not in change.unlike
     ]
     table = Table(box=None, pad_edge=False)
     for header in ("what differs", f"A {change.variant_a}", f"B {change.variant_b}"):
@@ -274,10 +283,10 @@ def _print_unlike(console: Console, found: Comparison) -> None:
     if rows:
         console.print(table)
     styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in found.source[:_SOURCE_SHOWN]:
+    for line in comparison.source[:_SOURCE_SHOWN]:
         console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
-    if len(found.source) > _SOURCE_SHOWN:
-        console.print(f"… {len(found.source) - _SOURCE_SHOWN} more lines; --json has them all", highlight=False)
+    if len(comparison.source) > _SOURCE_SHOWN:
+        console.print(f"… {len(comparison.source) - _SOURCE_SHOWN} more lines; --json has them all", highlight=False)
 
 
 def _run_in_words(run: RunRecord) -> str:
@@ -290,7 +299,7 @@ def _pair(before: float | None, after: float | None) -> str:
 
 
 def print_findings(console: Console, findings: Iterable[Diagnosis]) -> None:
-    """Print what was looked for; then what each missing thing adds and the command that installs it."""
+    """Print the diagnoses; then what each missing thing adds and how to install it."""
     findings = list(findings)
     table = Table(box=None, pad_edge=False)
     for header in ("", "what", "found"):
@@ -309,25 +318,25 @@ def print_findings(console: Console, findings: Iterable[Diagnosis]) -> None:
 
 
 def print_variants(console: Console, planned: Iterable[Planned]) -> None:
-    """Print one line for each variant."""
+    """Print one line per variant."""
     rows = [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
     headers = ("variant", "kernel", "parameters", "toolchain", "arch")
-    write(console, [(columns(headers, rows, left=len(headers)), "")])
+    write(console, [(columns(headers, rows, left_aligned=len(headers)), "")])
 
 
-def _print_finding(console: Console, found: Finding) -> None:
+def _print_finding(console: Console, finding: Finding) -> None:
     """Print a finding with its place in the CUDA source, and the other side of a race."""
-    place = f"block {found.block} thread {found.thread}{_warp(found.warp)} " if found.block else ""
-    at = f"PTX line {found.line}{_source(found.source, found.calls)}"
-    console.print(Text(f"{found.kind}: {at}: {place}{found.detail} {found.text}", style="red"), soft_wrap=True)
-    if found.variable:
-        console.print(Text(f"    at {found.variable}", style="red"), soft_wrap=True)
-    if side := found.other:
-        where = f"PTX line {side.line}{_source(side.source, side.calls)}" if side.line else "no instruction"
+    place = f"block {finding.block} thread {finding.thread}{_warp(finding.warp)} " if finding.block else ""
+    at = f"PTX line {finding.line}{_source(finding.source, finding.calls)}"
+    console.print(Text(f"{finding.kind}: {at}: {place}{finding.detail} {finding.text}", style="red"), soft_wrap=True)
+    if finding.variable:
+        console.print(Text(f"    at {finding.variable}", style="red"), soft_wrap=True)
+    if side := finding.other:
+        location = f"PTX line {side.line}{_source(side.source, side.calls)}" if side.line else "no instruction"
         whose = f"thread {side.thread}{_warp(side.warp)}" + (f" of block {side.block}" if side.block else "")
-        console.print(Text(f"    other side: {side.kind} by {whose}, {where}", style="red"), soft_wrap=True)
-    if found.remedy:
-        console.print(Text(f"    {found.remedy}", style="red"), soft_wrap=True)
+        console.print(Text(f"    other side: {side.kind} by {whose}, {location}", style="red"), soft_wrap=True)
+    if finding.remedy:
+        console.print(Text(f"    {finding.remedy}", style="red"), soft_wrap=True)
 
 
 def _warp(number: int | None) -> str:
@@ -335,81 +344,87 @@ def _warp(number: int | None) -> str:
 
 
 def _source(place: SourceLocation | None, calls: tuple[SourceLocation, ...]) -> str:
-    return f" ({', called at '.join(f'{one.file}:{one.line}' for one in (place, *calls))})" if place else ""
+    return (
+        f" ({', called at '.join(f'{location.file}:{location.line}' for location in (place, *calls))})" if place else ""
+    )
 
 
-def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = ()) -> None:
-    """Print counts by class, memory traffic, the findings, and a line for each output."""
-    if done.counts:
-        table = Table(title=f"executed by {done.kernel}", title_justify="left", box=None, pad_edge=False)
+def print_emulation(console: Console, emulation: Emulation, outputs: Iterable[str] = ()) -> None:
+    """Print counts by class, memory traffic, the findings, and a line per output."""
+    if emulation.counts:
+        table = Table(title=f"executed by {emulation.kernel}", title_justify="left", box=None, pad_edge=False)
         for header in ("class", "warp instructions", "thread instructions"):
             table.add_column(header, justify="left" if header == "class" else "right")
-        for name, warps in sorted(done.counts.warps_by_class.items(), key=lambda item: -item[1]):
-            table.add_row(name, f"{warps:,}", f"{done.counts.threads_by_class.get(name, 0):,}")
-        table.add_row("all", f"{done.counts.warps:,}", f"{done.counts.threads:,}")
+        for name, warps in sorted(emulation.counts.warps_by_class.items(), key=lambda item: -item[1]):
+            table.add_row(name, f"{warps:,}", f"{emulation.counts.threads_by_class.get(name, 0):,}")
+        table.add_row("all", f"{emulation.counts.warps:,}", f"{emulation.counts.threads:,}")
         console.print(table)
-        console.print(_memory(done.counts.memory))
-    if done.printed:
+        console.print(_memory(emulation.counts.memory))
+    if emulation.printed:
         console.print("printed by the kernel:", style="bold")
-        console.print(Text(done.printed.removesuffix("\n")), soft_wrap=True)
-    for note in (*done.notes, *_notes_on_limit(done)):
+        console.print(Text(emulation.printed.removesuffix("\n")), soft_wrap=True)
+    for note in (*emulation.notes, *_notes_on_limit(emulation)):
         console.print(Text(f"note: {note}"))
-    for found in done.findings:
-        _print_finding(console, found)
+    for finding in emulation.findings:
+        _print_finding(console, finding)
     for output in outputs:
         console.print(Text(output))
-    if done.clean:
-        console.print("nothing was found")
+    if emulation.clean:
+        console.print("no faults were found")
 
 
-def _notes_on_limit(done: Emulation) -> Iterator[str]:
-    """Say how an unfinished launch gets more time, and what machine code met in its part of the time."""
-    if any(found.kind == "unfinished" for found in done.findings):
+def _notes_on_limit(emulation: Emulation) -> Iterator[str]:
+    """Explain how to give an unfinished launch more time, and where its machine code stopped."""
+    if any(finding.kind == "unfinished" for finding in emulation.findings):
         yield "--limit SECONDS sets the time limit"
-        if done.not_compiled:
-            yield f"before, the launch ran as machine code up to: {done.not_compiled}"
+        if emulation.not_compiled:
+            yield f"before, the launch ran as machine code up to: {emulation.not_compiled}"
 
 
-def print_mapping(console: Console, found: Facts) -> None:
-    """Print the map, low elements first, which writes race, its coalescing, and the CUDA expressions."""
-    console.print(Text(found.mapping, style="bold"))
-    shown = found.map[:_ELEMENTS_SHOWN]
-    width = len(str(max(shown)))
-    cells = [("−" if owner < 0 else str(owner)).rjust(width) for owner in shown]
+def print_mapping(console: Console, facts: Facts) -> None:
+    """Print the map, low elements first, the races of writes, the coalescing, and the CUDA expressions."""
+    console.print(Text(facts.mapping, style="bold"))
+    owners = facts.map[:_ELEMENTS_SHOWN]
+    width = len(str(max(owners)))
+    cells = [("−" if owner < 0 else str(owner)).rjust(width) for owner in owners]
     a_line = max(1, (min(console.width, _MAP_WIDTH) + 1) // (width + 1))
     for first in range(0, len(cells), a_line):
         line = Text()
-        for owner, cell in zip(shown[first : first + a_line], cells[first : first + a_line], strict=True):
+        for owner, cell in zip(owners[first : first + a_line], cells[first : first + a_line], strict=True):
             line.append(cell, style="dim" if owner < 0 else _THREADS[owner % len(_THREADS)]).append(" ")
         console.print(line, soft_wrap=True)
-    if len(found.map) > len(shown):
-        console.print(f"… {len(found.map) - len(shown):,} elements more; --json has them all", highlight=False)
+    if len(facts.map) > len(owners):
+        console.print(f"… {len(facts.map) - len(owners):,} elements more; --json has them all", highlight=False)
     console.print()
-    units = f"{found.scope.partition(' ')[0] or 'thread'}s"
-    counts = f"{found.threads:,} {units} x {found.items:,} items, {found.elements:,} elements"
-    console.print(f"{counts}: {found.untouched:,} untouched, {found.beyond:,} accesses beyond the end", highlight=False)
+    units = f"{facts.scope.partition(' ')[0] or 'thread'}s"
+    counts = f"{facts.threads:,} {units} x {facts.items:,} items, {facts.elements:,} elements"
+    console.print(f"{counts}: {facts.untouched:,} untouched, {facts.beyond:,} accesses beyond the end", highlight=False)
     console.print()
     console.print(Text("writes to out[index] by"))
-    for one in found.obligations:
-        console.print(Text(f"  {one.writes}: ").append(*_VERDICTS[one.race_free]).append(f"\n    {one.because}"))
+    for obligation in facts.obligations:
+        console.print(
+            Text(f"  {obligation.writes}: ")
+            .append(*_VERDICTS[obligation.race_free])
+            .append(f"\n    {obligation.because}")
+        )
     console.print()
-    if found.coalescing:
-        _print_coalescing(console, found)
-    if found.t:
-        console.print(Text(f"t:     {found.t}"))
-    console.print(Text(f"index: {found.index}\nguard: {found.guard}"))
-    if len(found.names) > 1:
-        names = ", ".join(found.names)
-        console.print(Text(f"index of ({names}): {found.index_of_names}\nguard of ({names}): {found.guard_of_names}"))
+    if facts.coalescing:
+        _print_coalescing(console, facts)
+    if facts.t:
+        console.print(Text(f"t:     {facts.t}"))
+    console.print(Text(f"index: {facts.index}\nguard: {facts.guard}"))
+    if len(facts.names) > 1:
+        names = ", ".join(facts.names)
+        console.print(Text(f"index of ({names}): {facts.index_of_names}\nguard of ({names}): {facts.guard_of_names}"))
 
 
-def _print_coalescing(console: Console, found: Facts) -> None:
+def _print_coalescing(console: Console, facts: Facts) -> None:
     table = Table(title="coalescing (predicted)", title_justify="left", box=None, pad_edge=False)
-    for header in (f"access, {found.element_bytes} B elements", "sectors / request", "bytes used of bytes moved"):
+    for header in (f"access, {facts.element_bytes} B elements", "sectors / request", "bytes used of bytes moved"):
         table.add_column(header, justify="left" if header.startswith("access") else "right")
-    for one in found.coalescing:
-        name = "one element" if one.vector == 1 else f"{one.vector} elements at once"
-        table.add_row(name, f"{one.sectors_per_request:.2f}", f"{one.efficiency:.1%}")
+    for access in facts.coalescing:
+        name = "one element" if access.vector == 1 else f"{access.vector} elements at once"
+        table.add_row(name, f"{access.sectors_per_request:.2f}", f"{access.efficiency:.1%}")
     console.print(table)
     console.print()
 

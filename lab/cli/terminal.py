@@ -1,4 +1,4 @@
-"""The consoles of a command: as wide as a terminal, and never cropped where the output is a file or a pipe."""
+"""The consoles of a command: as wide as a terminal, and never cropped in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from rich.text import Text as PlainText
 from lab.base.terminal import visible
 
 UNBOUNDED = 100_000
-"""Columns of an output that is no terminal: more than any line has."""
+"""Columns of an output that is not a terminal: more than any line has."""
 
 
 class Text(PlainText):
-    """A text with its control characters as escapes, which therefore count in its width."""
+    """A text with escaped control characters, which therefore count in its width."""
 
     def __init__(self, text: str = "", style: str | Style = "", **options: Any) -> None:  # noqa: ANN401 - those of rich
-        """Make a text; see `rich.text.Text`."""
+        """Create a text; see `rich.text.Text`."""
         super().__init__(visible(text), style, **options)
 
 
 class Output(Console):
-    """A console that writes no control character but its own, and reads no markup in texts.
+    """A console that writes no control characters but its own, and reads no markup in texts.
 
     A reader that goes away, as `| head` does, is a `BrokenPipeError` for `main`.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of rich
-        """Make a console; see `rich.console.Console`."""
+        """Create a console; see `rich.console.Console`."""
         super().__init__(markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> PlainText:  # noqa: ANN401 - those of rich
-        """Make a text of a string, such as a table's cell, which is measured before it is rendered."""
+        """Create a text from a string, such as a table's cell, which is measured before it is rendered."""
         return super().render_str(visible(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render what is printed; the source behind `Syntax` comes this way alone."""
+        """Render what is printed; the source in `Syntax` passes only through here."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leave it to `main`, where rich would end the process with code 1."""
+        """Raise the error for `main`; rich would end the process with code 1."""
         raise BrokenPipeError
 
 
 def stdout() -> Output:
-    """A console on standard output."""
+    """Return a console on standard output."""
     return Output() if sys.stdout.isatty() else Output(width=UNBOUNDED, no_color=True)
 
 
 def stderr() -> Output:
-    """A console on standard error."""
+    """Return a console on standard error."""
     return Output(stderr=True)
 
 
 def rule(console: Console, title: str) -> None:
-    """Print a title across a terminal; elsewhere a short line of its own."""
+    """Print a title across a terminal; elsewhere, on a short line of its own."""
     if console.is_terminal:
         console.rule(Text(title))
     else:
@@ -68,25 +68,25 @@ def rule(console: Console, title: str) -> None:
 
 
 def write(console: Console, parts: Iterable[tuple[str, str]]) -> None:
-    """Write texts without a layout, each in a style of rich's: rich takes 10 s to lay out a million lines."""
+    """Write texts without layout, each in a style of rich, which takes 10 s to lay out a million lines."""
     color_system = COLOR_SYSTEMS.get(console.color_system or "")
     for text, style in parts:
-        shown = visible(text)
-        console.file.write(console.get_style(style).render(shown, color_system=color_system) if style else shown)
+        escaped = visible(text)
+        console.file.write(console.get_style(style).render(escaped, color_system=color_system) if style else escaped)
 
 
-def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Return lines of aligned cells, one below the other.
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], left_aligned: int = 1) -> str:
+    """Return lines of aligned cells.
 
     Args:
-        headers: Of each column, in one line or several.
+        headers: Header of each column, in one line or several.
         rows: The cells below.
-        left: Columns that are aligned to the left; the others are aligned to the right.
+        left_aligned: Columns that are aligned to the left; the others are aligned to the right.
     """
     heads = [header.split("\n") for header in headers]
     height = max(map(len, heads))
     top = zip(*([""] * (height - len(head)) + head for head in heads), strict=True)
     lines = [*top, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    form = "  ".join(f"{{:{'<' if place < left else '>'}{width}}}" for place, width in enumerate(widths))
+    form = "  ".join(f"{{:{'<' if place < left_aligned else '>'}{width}}}" for place, width in enumerate(widths))
     return "".join(f"{form.format(*line).rstrip()}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""What `lab try` runs: the experiment that `lab new` would write, with the command line in place of guesses."""
+"""The experiment `lab try` runs: that of `lab new`, with the command line in place of guesses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LARGEST_ON_CPU = 10_000
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says of a kernel.
+    """The command line's description of a kernel.
 
     Attributes:
         kernel: Its name; None for the only one of the file.
-        problem: Words behind ``--n``, by name.
+        problem: Values of options such as ``--n``, by name.
         parameters: Texts ``name=1,2,4``.
         arguments: Texts ``name=out float32[n]``, in place of what the signature suggests.
         reference: Texts ``name=expression``.
@@ -37,7 +37,7 @@ class Asked:
     geometry: Mapping[str, str] = field(default_factory=dict)
 
 
-def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
+def experiment_of(source: Path, request: Asked) -> dict[str, Any]:
     """Return the experiment of a kernel, as the keys of a file.
 
     Raises:
@@ -45,54 +45,56 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
     """
     if source.suffix not in (".cu", ".cuh"):
         raise UserError(
-            "this is no CUDA source", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
+            "not a CUDA source file", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
         )
     text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), asked.kernel, source)
+    chosen = choose(read_kernels(text), request.kernel, source)
     check_result(chosen, source)
-    made: dict[str, Any] = yamlfile.parse(draft(text, source.name, chosen), source.with_suffix(".yaml")).data
-    made["source"] = str(source.resolve())
-    made.pop("question", None)
-    _problem(made, asked.problem)
-    for words in asked.parameters:
+    experiment: dict[str, Any] = yamlfile.parse(draft(text, source.name, chosen), source.with_suffix(".yaml")).data
+    experiment["source"] = str(source.resolve())
+    experiment.pop("question", None)
+    _problem(experiment, request.problem)
+    for words in request.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
-        made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
-    for words in asked.arguments:
-        name, given = _pair(words, "--argument", "name=out float32[n]")
-        structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
-        holder = next((one for one in (made["arguments"], *structures) if isinstance(one.get(name), str)), None)
+        experiment.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+    for words in request.arguments:
+        name, declaration = _pair(words, "--argument", "name=out float32[n]")
+        structures = [structure for structure in experiment["arguments"].values() if isinstance(structure, dict)]
+        holder = next(
+            (mapping for mapping in (experiment["arguments"], *structures) if isinstance(mapping.get(name), str)), None
+        )
         if holder is None:
-            raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
-        holder[name] = given
-    if asked.reference:
-        made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
-    made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
-    return made
+            raise _unknown(name, experiment["arguments"], "--argument", "the kernel has no such argument")
+        holder[name] = declaration
+    if request.reference:
+        experiment["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in request.reference)
+    experiment |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in request.geometry.items()}
+    return experiment
 
 
-def _problem(made: dict[str, Any], given: Mapping[str, str]) -> None:
-    known = made.get("problem") or {}
-    for name, word in given.items():
-        if name not in known:
-            raise _unknown(name, known, f"--{name}", "the kernel has no such size")
-        known[name] = _value(word)
-        small = (made.get("emulate") or {}).get(name, _LARGEST_ON_CPU)
-        if isinstance(known[name], int) and isinstance(small, int):
-            made.setdefault("emulate", {})[name] = min(small, known[name])
+def _problem(experiment: dict[str, Any], sizes: Mapping[str, str]) -> None:
+    problem = experiment.get("problem") or {}
+    for name, word in sizes.items():
+        if name not in problem:
+            raise _unknown(name, problem, f"--{name}", "the kernel has no such size")
+        problem[name] = _value(word)
+        small = (experiment.get("emulate") or {}).get(name, _LARGEST_ON_CPU)
+        if isinstance(problem[name], int) and isinstance(small, int):
+            experiment.setdefault("emulate", {})[name] = min(small, problem[name])
 
 
-def _unknown(name: str, known: Mapping[str, Any], key: str, message: str) -> UserError:
-    accepted = list(known) or "none"
+def _unknown(name: str, choices: Mapping[str, Any], key: str, message: str) -> UserError:
+    accepted = list(choices) or "none"
     return UserError(
-        message, code="unknown-name", key=key, found=name, accepted=accepted, suggestion=did_you_mean(name, known)
+        message, code="unknown-name", key=key, found=name, accepted=accepted, suggestion=did_you_mean(name, choices)
     )
 
 
 def macros_of(words: Sequence[str]) -> dict[str, bool | int | float | str]:
-    """Return macros, each given as ``name=value``.
+    """Return macros given as ``name=value``.
 
     Raises:
-        UserError: One is not of that form.
+        UserError: A macro is not of that form.
     """
     return {name: _value(value) for name, value in (_pair(word, "-D", "name=1") for word in words)}
 
@@ -105,12 +107,12 @@ def _pair(words: str, key: str, form: str) -> tuple[str, str]:
 
 
 def _sizes(words: str) -> str | list[str]:
-    """One expression, or one for each dimension between semicolons; commas may stand in calls."""
-    parts = [part.strip() for part in words.split(";")]
+    """Return one expression, or one per dimension between semicolons; commas may stand in calls."""
+    parts = [expression.strip() for expression in words.split(";")]
     return parts if len(parts) > 1 else parts[0]
 
 
 def _value(word: str) -> bool | int | float | str:
     """Return a word as YAML reads it."""
-    found = yamlfile.parse(f"value: {word}", "-D").data["value"] if word.strip() else word
-    return found if isinstance(found, bool | int | float | str) else word
+    value = yamlfile.parse(f"value: {word}", "-D").data["value"] if word.strip() else word
+    return value if isinstance(value, bool | int | float | str) else word

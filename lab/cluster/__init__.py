@@ -1,1 +1,1 @@
-"""A run on several hosts: Dask distributed schedules, and lab's own processes do the work on each host."""
+"""Runs on several hosts: Dask distributed schedules, and lab's own processes do the work on each host."""

@@ -1,7 +1,7 @@
-"""Cards of a cluster: each has a Dask worker of its own, inside which our own GPU process keeps faults to one row.
+"""GPUs of a cluster: each has its own Dask worker, whose separate GPU process limits a fault to one row.
 
-`lab.gpu.process.localcards.LocalCards` hands out the work, notices cards that are lost and those that hang; here is
-only what stands in for a session where the card is on another host.
+`lab.gpu.process.localcards.LocalCards` dispatches the jobs and notices lost or hanging cards; this module only
+provides sessions on cards of other hosts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lab.gpu.timing.survey import Survey, SurveyPoint
 from lab.measured.timing import GpuDescription
 
 GONE_S = 60.0
-"""Seconds that a card's worker may be away, as when it starts again, before the card counts as lost."""
+"""Seconds that a card's worker may be absent, for example while it restarts, before the card counts as lost."""
 
 _LOOK_S = 5.0
 
@@ -37,51 +37,53 @@ class ClusterCards:
     """Finds a cluster's cards; see `lab.gpu.process.cards.FindCards`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Look at a cluster."""
+        """Search a cluster for cards."""
         self._cluster = cluster
 
     def __call__(self, *, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
-        """All cards of one model, or none and one sentence that says why.
+        """Return all cards of one model, or none and a sentence that says why.
 
         Raises:
-            UserError: The cards are of several models, or none is of `model`.
+            UserError: The cards are of several models, or none of them is a `model`.
         """
-        del every  # a cluster is asked for to be used
+        del every  # all cards of a cluster are used
         if not measure:
             return (), "Nothing was measured: --no-gpu was given."
-        holders = [one.address for one in self._cluster.members() if one.card]
+        holders = [member.address for member in self._cluster.members() if member.card]
         if not holders:
             return (), "Nothing was measured: no worker of the cluster has a GPU."
-        found = self._cluster.call_on(remote.card, holders).values()
-        cards = {one.id: one for one in found if isinstance(one, Card)}
+        answers = self._cluster.call_on(remote.card, holders).values()
+        cards = {answer.id: answer for answer in answers if isinstance(answer, Card)}
         if not cards:
-            return (), next((one for one in found if isinstance(one, str)), "Nothing was measured: the GPUs are gone.")
+            return (), next(
+                (answer for answer in answers if isinstance(answer, str)), "Nothing was measured: the GPUs are gone."
+            )
         return of_one_model(_labelled(tuple(cards.values())), model), ""
 
 
 def open_cards(cluster: Cluster, cards: Sequence[Card]) -> LocalCards:
-    """Open cards of a cluster."""
+    """Open the given cards of a cluster."""
     opened: list[LocalCards] = []
 
     def alone() -> bool:
-        return not opened or len(opened[0].cards) < 2  # noqa: PLR2004 - this card and another one
+        return not opened or len(opened[0].cards) < 2  # noqa: PLR2004 - this card and one more
 
     opened.append(LocalCards(cards, lambda card: RemoteSession(cluster, card, alone)))
     return opened[0]
 
 
 class RemoteSession(GpuSession):
-    """A session whose card is on another host; see `GpuSession`."""
+    """A session on a card of another host; see `GpuSession`."""
 
     def __init__(
         self, cluster: Cluster, card: Card, alone: Callable[[], bool], now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Prepare; nothing starts yet.
+        """Prepare the session; nothing starts yet.
 
         Args:
             cluster: The cluster.
             card: One of its cards.
-            alone: Whether no other card takes work.
+            alone: Returns whether this is the only usable card.
             now: The clock, in seconds.
         """
         super().__init__()
@@ -90,7 +92,7 @@ class RemoteSession(GpuSession):
 
     @property
     def process_id(self) -> int | None:
-        """Id of the GPU process on its host, as the last answer told it."""
+        """Id of the GPU process on its host, according to its last answer."""
         return self._process
 
     def __exit__(
@@ -100,17 +102,17 @@ class RemoteSession(GpuSession):
             self._end()
 
     def start(self, timeout: float = START_TIMEOUT_S) -> GpuDescription:
-        """Start the GPU process, unless it runs; see `GpuSession.start`."""
-        found: GpuDescription = self._ask("start", timeout)
-        return found
+        """Start the GPU process if it is not running; see `GpuSession.start`."""
+        description: GpuDescription = self._ask("start", timeout)
+        return description
 
     def restart(self) -> GpuDescription:
         """End the GPU process and start a new one; see `GpuSession.restart`."""
-        found: GpuDescription = self._ask("restart")
-        return found
+        description: GpuDescription = self._ask("restart")
+        return description
 
     def run(self, job: Job, policy: Policy) -> JobResult:
-        """Run one job; see `GpuSession.run`. One that costs three Dask workers fails."""
+        """Run one job; see `GpuSession.run`. A job over which three Dask workers are lost fails."""
         try:
             result: JobResult = self._ask("run", job, policy)
         except WorkerLostError as error:
@@ -119,11 +121,11 @@ class RemoteSession(GpuSession):
 
     def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[SurveyPoint, ...]:
         """Time many kernels at one size; see `GpuSession.survey`."""
-        wanted = {one.kernel: cubins[one.kernel] for one in order.entrants}
+        images = {entrant.kernel: cubins[entrant.kernel] for entrant in order.entrants}
         try:
-            points: tuple[SurveyPoint, ...] = self._ask("survey", order, wanted)
+            points: tuple[SurveyPoint, ...] = self._ask("survey", order, images)
         except WorkerLostError as error:
-            return tuple(SurveyPoint(one.kernel, failure=str(error)) for one in order.entrants)
+            return tuple(SurveyPoint(entrant.kernel, failure=str(error)) for entrant in order.entrants)
         return points
 
     def close(self) -> None:
@@ -131,32 +133,32 @@ class RemoteSession(GpuSession):
         self._end()
 
     def _end(self) -> None:
-        holders = [one.address for one in self._cluster.members() if one.card == self._card.id]
+        holders = [member.address for member in self._cluster.members() if member.card == self._card.id]
         self._cluster.call_on(remote.end_session, holders, self._cluster.name)
         self._process = None
 
     def _ask(self, name: str, *args: object) -> Any:  # noqa: ANN401 - whatever the method returns
-        """Call a method of the session over there.
+        """Call a method of the session on the card's host.
 
         Raises:
-            MissingToolError: No GPU process can start there, or the card's worker is gone and there are other cards.
-            ClusterError: It is gone, and there is no other card; or the cluster can be used no more.
-            WorkerLostError: It cost three Dask workers.
+            MissingToolError: No GPU process can start there, or the card's worker is lost and there are other cards.
+            ClusterError: The worker is lost and there is no other card, or the cluster has become unusable.
+            WorkerLostError: Three Dask workers were lost over the call.
         """
-        what = (remote.ask_session, (name, *args))
-        promised = self._cluster.submit(remote.on_card, what, self._cluster.name, resource=self._card.id)
-        seen = self._now()
+        request = (remote.ask_session, (name, *args))
+        future = self._cluster.submit(remote.on_card, request, self._cluster.name, resource=self._card.id)
+        last_seen = self._now()
         while True:
             try:
-                value, self.workers, self._process, refused = promised.result(timeout=_LOOK_S)
+                value, self.workers, self._process, refused = future.result(timeout=_LOOK_S)
                 break
             except FutureTimeout:
-                if promised.done():
-                    raise  # the work's own
-            if any(one.card == self._card.id for one in self._cluster.members()):
-                seen = self._now()
-            elif self._now() - seen > GONE_S:
-                self._cluster.withdraw(promised)
+                if future.done():
+                    raise  # raised by the task itself
+            if any(member.card == self._card.id for member in self._cluster.members()):
+                last_seen = self._now()
+            elif self._now() - last_seen > GONE_S:
+                self._cluster.withdraw(future)
                 raise self._gone()
         if refused:
             raise MissingToolError(refused)
@@ -166,14 +168,16 @@ class RemoteSession(GpuSession):
         reason = f"the worker of {self._card.label} has been away for {GONE_S:g} s"
         if not self._alone():
             return MissingToolError(reason)
-        return ClusterError(f"{reason}, and there is no other GPU. Everything finished is on disk; --resume goes on")
+        return ClusterError(
+            f"{reason}, and there is no other GPU. Everything finished is on disk; --resume continues the run"
+        )
 
 
 def _labelled(cards: Sequence[Card]) -> tuple[Card, ...]:
-    """Name cards by their hosts, in order."""
+    """Label cards by their hosts, numbered in order of their ids."""
     counted: Counter[str] = Counter()
-    named = []
-    for card in sorted(cards, key=lambda one: (one.host, one.id)):
-        named.append(replace(card, label=f"{card.host} GPU {counted[card.host]}"))
+    labelled = []
+    for card in sorted(cards, key=lambda card: (card.host, card.id)):
+        labelled.append(replace(card, label=f"{card.host} GPU {counted[card.host]}"))
         counted[card.host] += 1
-    return tuple(named)
+    return tuple(labelled)

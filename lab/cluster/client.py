@@ -1,9 +1,9 @@
-"""The client's side of a cluster: pieces of work go to Dask's scheduler, and their answers come back.
+"""The client's side of a cluster: it submits tasks to Dask's scheduler and collects the answers.
 
-Dask decides where a piece runs and repeats it where a worker is lost. This module knows what Dask does not: a host that
-lacks a part gets it, a host without the run's compiler or with a full disk is avoided, and a worker with another lab
-ends the run with a sentence.
-The scheduler holds a letter for as long as its piece is under way; large parts pass through it and do not stay.
+Dask decides where a task runs and retries it if a worker is lost. This module adds what Dask lacks: it sends missing
+large objects to a host, avoids hosts without the run's compiler or with a full disk, and ends the run with an error
+if a worker has a different lab.
+The scheduler holds a payload while its task is pending; large objects pass through it without being stored.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from distributed.client import Future as DaskFuture
 
 CPU, GPU = "CPU", "GPU"
-"""Resources of workers: a piece of CPU work takes one `CPU`; a worker of a card offers a `GPU`, and the card by its id,
-which a timing takes. A resource is the same when a worker starts again, where its address is another one."""
+"""Dask resources of workers: a CPU task takes one `CPU`; a card's worker offers a `GPU` and the card's id, which a
+timing takes. A worker's resources survive its restart, unlike its address."""
 
 SURVIVED = 2
-"""Workers that may be lost over a piece before it fails; the third loss is the piece's own fault."""
+"""Workers that may be lost over a task before it fails: the third loss is blamed on the task."""
 
 SETTINGS = {
     "distributed.scheduler.allowed-failures": SURVIVED,
@@ -51,24 +51,24 @@ SETTINGS = {
     "distributed.admin.system-monitor.gil.enabled": False,
     "distributed.admin.tick.interval": "1s",
 }
-"""Dask's settings on every side: a host that vanishes is noticed within half a minute; workers have processes of their
-own, which daemons may not; what a Dask worker itself computes is not worth a profile, and how it feels not worth waking
-it 50 times a second beside a timing."""
+"""Dask's settings for client, scheduler and workers: a vanished host is noticed within half a minute; workers start
+subprocesses, which daemons may not; profiling and system monitoring are off or rare, since they would wake a worker 50
+times per second during a timing."""
 
 CONNECT_S = 30.0
 """Seconds to wait for the scheduler, and for the first worker."""
 
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado.application", "asyncio")
-"""Loggers of Dask and below it that write to the terminal; Dask gives each a level of its own."""
+"""Loggers of Dask and its dependencies that write to the terminal; Dask gives each its own level."""
 
 _FRESH_S = 2.0
-"""Seconds for which what is known of the workers counts as present."""
+"""Seconds for which the list of workers is cached."""
 
 _MOST_ASKED = 3
-"""Times that a host is given parts that it lacks before they travel with the letter."""
+"""Number of times that missing large objects are sent to a host before they travel with the payload."""
 
 _MOST_FULL = 4
-"""Hosts with a full disk on which a piece is tried."""
+"""Number of hosts with a full disk on which a task is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Member:
     """A worker of the cluster.
 
     Attributes:
-        address: Where it listens; another one after each restart.
-        name: Its name, which it keeps.
-        cpus: Pieces of CPU work that it does at a time.
-        card: Id of its card; empty where it has none.
+        address: Its address, which changes with each restart.
+        name: Its name, which does not change.
+        cpus: Number of CPU tasks that it runs concurrently.
+        card: Id of its card; empty if it has none.
     """
 
     address: str
@@ -90,18 +90,18 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class _Piece:
-    """A piece of work under way.
+    """A pending task.
 
     Attributes:
         function: What the worker calls: `remote.work` or `remote.on_card`.
-        letter: What is to be done.
-        parts: Large parts of the letter.
+        letter: The payload.
+        parts: Large objects of the payload.
         rest: Further arguments of the function.
-        resource: What it takes of a worker: `CPU`, or a card's id.
-        promised: What the caller waits for.
-        asked: Times that a host lacked parts.
-        avoided: Hosts that lack something for it: a compiler, or room on the disk.
-        future: Dask's future of the present attempt.
+        resource: The worker resource it takes: `CPU`, or a card's id.
+        promised: The caller's future.
+        asked: Number of times that a host lacked large objects.
+        avoided: Hosts that lack something it needs: a compiler or disk space.
+        future: Dask's future of the current attempt.
     """
 
     function: Callable[..., Any]
@@ -116,18 +116,18 @@ class _Piece:
 
 
 class Cluster:
-    """A connection to a scheduler. Use as a context manager; leaving it takes back what is under way.
+    """A connection to a scheduler. A context manager; leaving it cancels pending tasks.
 
     Attributes:
-        name: This connection's own name, for what workers keep for it.
+        name: Unique name of this connection, under which workers keep its state.
     """
 
     def __init__(self, client: Any, address: str) -> None:  # noqa: ANN401 - Dask's, of which half has no types
-        """Work through a client that is connected.
+        """Use a connected client.
 
         Args:
             client: Dask's `Client`.
-            address: The scheduler, for sentences.
+            address: The scheduler's address, for messages.
         """
         self._client, self._address = client, address
         self.name = uuid.uuid4().hex
@@ -148,39 +148,41 @@ class Cluster:
     ) -> None:
         with self._lock:
             self._closing = True
-            left = tuple(self._under_way)
+            unfinished = tuple(self._under_way)
         self._ended.put(None)
-        for piece in left:
+        for piece in unfinished:
             _fail(piece, WorkerLostError("the workers were stopped", killed=False))
         self._thread.join(CONNECT_S)
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to take back
-            self._client.cancel([piece.future for piece in left if piece.future is not None], force=True)
+            self._client.cancel([piece.future for piece in unfinished if piece.future is not None], force=True)
         with contextlib.suppress(Exception):
             self._client.close(timeout=5)
 
     def members(self) -> tuple[Member, ...]:
-        """The workers that are there now, by name.
+        """Return the current workers, sorted by name.
 
         Raises:
             ClusterError: The scheduler does not answer.
         """
-        since, known = self._members
-        if known and time.monotonic() - since < _FRESH_S:
-            return known
+        since, current = self._members
+        if current and time.monotonic() - since < _FRESH_S:
+            return current
         try:
-            found = self._client.scheduler_info(n_workers=-1)["workers"]
+            worker_facts = self._client.scheduler_info(n_workers=-1)["workers"]
         except Exception as error:
             raise self._lost() from error
-        known = tuple(sorted((_member(address, facts) for address, facts in found.items()), key=lambda one: one.name))
-        self._members = (time.monotonic(), known)
-        return known
+        current = tuple(
+            sorted((_member(address, facts) for address, facts in worker_facts.items()), key=lambda member: member.name)
+        )
+        self._members = (time.monotonic(), current)
+        return current
 
     def forget_members(self) -> None:
-        """Ask the scheduler again when `members` is called next."""
+        """Drop the cached list of workers."""
         self._members = (0.0, ())
 
     def call_on(self, function: Callable[..., Any], addresses: Sequence[str], *args: object) -> dict[str, Any]:
-        """Call a function of a module inside workers, beside their work; those that are lost meanwhile are left out.
+        """Call a module-level function inside workers, concurrently with their tasks; skip workers that are lost.
 
         Raises:
             ClusterError: The scheduler does not answer.
@@ -188,44 +190,44 @@ class Cluster:
         if not addresses:
             return {}
         try:
-            found: dict[str, Any] = self._client.run(function, *args, workers=list(addresses), on_error="ignore")
+            answers: dict[str, Any] = self._client.run(function, *args, workers=list(addresses), on_error="ignore")
         except Exception as error:
             raise self._lost() from error
-        return found
+        return answers
 
     def host(self, address: str) -> str:
-        """Name of a worker's host; empty where it does not answer."""
-        if address not in self._hosts and (found := self.call_on(remote.introduce, [address])):
-            self._hosts[address] = found[address][1]
+        """Return the name of a worker's host; empty if it does not answer."""
+        if address not in self._hosts and (answers := self.call_on(remote.introduce, [address])):
+            self._hosts[address] = answers[address][1]
         return self._hosts.get(address, "")
 
     def submit(
         self,
         function: Callable[..., Any],
         value: object,
-        *rest: object,
+        *extra: object,
         resource: str = CPU,
     ) -> Future[Any]:
-        """Send a piece of work.
+        """Submit a task.
 
         Args:
-            function: What the worker calls; it returns a `WorkerAnswer`, or is awaited for one.
-            value: What the letter holds: a function of a module and its arguments.
-            rest: Further arguments of `function`, behind the parts.
-            resource: What it takes of a worker: `CPU`, or a card's id.
+            function: What the worker calls; it returns or awaits a `WorkerAnswer`.
+            value: Content of the payload: a module-level function and its arguments.
+            extra: Further arguments of `function`, after the large objects.
+            resource: The worker resource it takes: `CPU`, or a card's id.
 
         Returns:
-            Its result; raises what the work raised, WorkerLostError where it cost three workers, and ClusterError where
-            the cluster can be used no more.
+            A future of its result; raises what the task raised, WorkerLostError if three workers were lost over it,
+            and ClusterError if the cluster has become unusable.
         """
-        promised: Future[Any] = Future()
-        promised.set_running_or_notify_cancel()
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
         try:
             letter, parts = letters.write(value)
         except (pickle.PicklingError, AttributeError, TypeError, MissingToolError) as error:
-            promised.set_exception(error)
-            return promised
-        piece = _Piece(function, letter, parts, rest, resource, promised)
+            future.set_exception(error)
+            return future
+        piece = _Piece(function, letter, parts, extra, resource, future)
         with self._lock:
             closing = self._closing
             self._under_way.add(piece)
@@ -233,12 +235,12 @@ class Cluster:
             _fail(piece, WorkerLostError("the workers were stopped", killed=False))
         else:
             self._send(piece)
-        return promised
+        return future
 
     def withdraw(self, promised: Future[Any]) -> None:
-        """Take back a piece that nobody waits for any more."""
+        """Cancel a task whose result is no longer needed."""
         with self._lock:
-            piece = next((one for one in self._under_way if one.promised is promised), None)
+            piece = next((pending for pending in self._under_way if pending.promised is promised), None)
         if piece is not None:
             future = piece.future
             self._failed(piece, WorkerLostError("it was taken back", killed=False))
@@ -247,26 +249,26 @@ class Cluster:
                     future.cancel()
 
     def _send(self, piece: _Piece, workers: Collection[str] = (), *, only: bool = False) -> None:
-        """Give a piece to Dask.
+        """Submit a task to Dask.
 
         Args:
-            piece: The piece.
-            workers: Addresses of the workers that should do it.
-            only: No others may.
+            piece: The task.
+            workers: Addresses of the preferred workers.
+            only: Do not use other workers.
         """
         places: dict[str, Any] = {}
         if workers and piece.resource == CPU:
             places = {"workers": sorted(workers), "allow_other_workers": not only}
         try:
             self._client.loop.add_callback(self._carry_out, piece, places)
-        except RuntimeError as error:  # its loop has ended
+        except RuntimeError as error:  # its event loop has ended
             self._failed(piece, self._lost(error))
 
     async def _carry_out(self, piece: _Piece, places: Mapping[str, Any]) -> None:
-        """Submit a piece and wait for its answer, in the thread of Dask's client.
+        """Submit a task and wait for its answer, on the event loop of Dask's client.
 
-        All pieces wait side by side: Dask fetches answers together that are there at the same time, and one of a host
-        that vanishes holds up no other.
+        All tasks wait concurrently: Dask batches answers that are ready at the same time, and an answer from a vanished
+        host does not delay the others.
         """
         if self._closing or piece.promised.done():
             return
@@ -283,16 +285,16 @@ class Cluster:
                 **places,
             )
             ended: WorkerAnswer | BaseException = await future
-        except Exception as error:  # noqa: BLE001 - Dask raises many
+        except Exception as error:  # noqa: BLE001 - Dask raises many types
             broken = piece.future is not None and piece.future.status == "error"
             ended = _loss(error) if broken else self._lost()
-        piece.future = None  # the scheduler forgets the piece
+        piece.future = None  # lets the scheduler forget the task
         self._ended.put((piece, ended))
 
     def _take_back(self) -> None:
-        """The thread: take back pieces that ended."""
-        while (one := self._ended.get()) is not None:
-            piece, ended = one
+        """Process finished tasks in this class's thread."""
+        while (event := self._ended.get()) is not None:
+            piece, ended = event
             if self._closing or piece.promised.done():
                 continue
             try:
@@ -313,28 +315,32 @@ class Cluster:
         elif answer.error is not None:
             self._failed(piece, unpack_error(answer.error))
         else:
-            assert answer.value is not None  # noqa: S101 - nothing else is left
-            self._finish(piece, pickle.loads(answer.value))  # noqa: S301 - likewise
+            assert answer.value is not None  # noqa: S101 - the only remaining case
+            self._finish(piece, pickle.loads(answer.value))  # noqa: S301 - of our own worker
 
     def _supply(self, piece: _Piece, answer: WorkerAnswer) -> None:
-        """Send a host what it lacks, once to one of its workers, and the piece to that host again."""
+        """Send a host the large objects it lacks, through one of its workers, and retry the task on that host."""
         piece.asked += 1
-        there = [one.address for one in self.members() if self.host(one.address) == answer.host]
-        if piece.asked <= _MOST_ASKED and there:
+        on_host = [member.address for member in self.members() if self.host(member.address) == answer.host]
+        if piece.asked <= _MOST_ASKED and on_host:
             lacking = {name: piece.parts[name] for name in answer.missing}
-            with contextlib.suppress(Exception):  # a worker that is lost in this moment: the piece asks again
-                self._client.run(remote.keep, lacking, workers=there[:1], on_error="ignore")
-        self._send(piece, there)
+            with contextlib.suppress(Exception):  # if the worker is lost meanwhile, the task asks again
+                self._client.run(remote.keep, lacking, workers=on_host[:1], on_error="ignore")
+        self._send(piece, on_host)
 
     def _elsewhere(self, piece: _Piece, answer: WorkerAnswer) -> bool:
-        """Try a piece on a host that may have what this one lacks, if there is one."""
+        """Retry a task on a host that may have what this one lacks; return whether there is one."""
         piece.avoided.add(answer.host)
         if answer.lacks is Lack.DISK and len(piece.avoided) > _MOST_FULL:
             return False
-        left = [one.address for one in self.members() if one.cpus and self.host(one.address) not in piece.avoided]
-        if left:
-            self._send(piece, left, only=True)
-        return bool(left)
+        remaining = [
+            member.address
+            for member in self.members()
+            if member.cpus and self.host(member.address) not in piece.avoided
+        ]
+        if remaining:
+            self._send(piece, remaining, only=True)
+        return bool(remaining)
 
     def _finish(self, piece: _Piece, value: object) -> None:
         with self._lock:
@@ -349,30 +355,30 @@ class Cluster:
         _fail(piece, error)
 
     def _lost(self, error: BaseException | None = None) -> ClusterError:
-        why = f" ({error})" if error is not None and str(error) else ""
+        detail = f" ({error})" if error is not None and str(error) else ""
         return ClusterError(
-            f"the scheduler at {self._address} was lost{why}. Everything finished is on disk; when the scheduler is "
-            "back, the same command with --resume goes on"
+            f"the scheduler at {self._address} was lost{detail}. Everything finished is on disk; when the scheduler is "
+            "back, repeat the command with --resume to continue"
         )
 
 
 @contextlib.contextmanager
 def connected(address: str, security: Any = None, *, wait_s: float = CONNECT_S) -> Iterator[Cluster]:  # noqa: ANN401 - distributed's type, which may be missing
-    """Connect to a scheduler and look at its workers.
+    """Connect to a scheduler and check its workers.
 
     Args:
         address: ``tls://host:8786``.
-        security: Dask's security; None for a connection without any.
+        security: Dask's security settings; None for an insecure connection.
         wait_s: Seconds to wait for the scheduler, and for the first worker.
 
     Raises:
-        ClusterError: The scheduler does not answer, no worker is there, or a worker has another lab.
+        ClusterError: The scheduler does not answer, there are no workers, or a worker has a different lab.
     """
     import dask
     from distributed import Client
 
     for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # our own sentences say what is lost
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # our own messages report losses
     with dask.config.set(SETTINGS):
         try:
             client = Client(address, security=security, timeout=wait_s, set_as_default=False, name="lab")
@@ -386,7 +392,7 @@ def connected(address: str, security: Any = None, *, wait_s: float = CONNECT_S) 
 
 def _look_at_workers(cluster: Cluster, wait_s: float, address: str) -> None:
     until = time.monotonic() + wait_s
-    while not any(one.cpus for one in cluster.members()):
+    while not any(member.cpus for member in cluster.members()):
         if time.monotonic() > until:
             raise ClusterError(
                 f"no worker with the resource {CPU} is connected to {address}; "
@@ -394,7 +400,7 @@ def _look_at_workers(cluster: Cluster, wait_s: float, address: str) -> None:
             )
         time.sleep(0.1)
         cluster.forget_members()
-    names = [one.address for one in cluster.members() if one.cpus or one.card]
+    names = [member.address for member in cluster.members() if member.cpus or member.card]
     for worker, (theirs, host) in cluster.call_on(remote.introduce, names).items():
         if reason := difference(identity(), theirs, f"{worker} on {host}"):
             raise ClusterError(reason)
@@ -407,11 +413,11 @@ def _member(address: str, facts: Mapping[str, Any]) -> Member:
 
 
 def _loss(error: BaseException | None) -> BaseException:
-    """What Dask's error means for the caller."""
+    """Return the exception to raise for an error of Dask's."""
     from distributed.scheduler import KilledWorker
 
     if isinstance(error, KilledWorker):
-        return WorkerLostError(f"{SURVIVED + 1} workers of the cluster were lost over it", killed=False)
+        return WorkerLostError(f"{SURVIVED + 1} workers of the cluster were lost while running it", killed=False)
     return error or WorkerLostError("its worker gave no reason", killed=False)
 
 

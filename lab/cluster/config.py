@@ -1,4 +1,4 @@
-"""The user's own configuration: which cluster is meant when the command line does not say."""
+"""The user's configuration: the default cluster of the command line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ClusterModel(Strict):
 
     Attributes:
         address: `local`, or the scheduler's address; empty for this machine's first GPU.
-        keys: Folder that `lab cluster keys` made; a relative one starts from the configuration file's folder.
+        keys: Folder made by `lab cluster keys`; a relative path starts from the configuration file's folder.
         insecure: Connect without TLS.
-        jobs: Most pieces of CPU work at a time.
+        jobs: Maximum number of concurrent CPU tasks.
     """
 
     address: str = ""
@@ -34,24 +34,24 @@ class ConfigModel(Strict):
 
 
 def default_file() -> Path:
-    """Return where the configuration is looked for on this system."""
+    """Return the path of the configuration file on this system."""
     return Path(platformdirs.user_config_dir("lab", appauthor=False)) / "config.yaml"
 
 
 def configured(file: Path | None = None) -> ClusterModel:
-    """Read the configuration; without a file, everything is as usual.
+    """Read the configuration; return the defaults if there is no file.
 
     Args:
         file: The file; the user's by default.
 
     Raises:
-        UserError: Something is wrong with it; the error has file and line.
+        UserError: The file is invalid; the error has file and line.
     """
     file = file or default_file()
     if not file.exists():
         return ClusterModel()
-    document = yamlfile.parse(yamlfile.read_text(file, what="the configuration"), file)
-    found = validate(ConfigModel, document).cluster
-    if found.keys:
-        found = found.model_copy(update={"keys": str(file.parent / Path(found.keys).expanduser())})
-    return found
+    document = yamlfile.parse(yamlfile.read_text(file, label="the configuration"), file)
+    settings = validate(ConfigModel, document).cluster
+    if settings.keys:
+        settings = settings.model_copy(update={"keys": str(file.parent / Path(settings.keys).expanduser())})
+    return settings

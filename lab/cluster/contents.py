@@ -1,7 +1,7 @@
-"""Sources, PTX and cubins of a host, by their hashes: each travels to a host once, whichever of its workers needs it.
+"""A host's store of sources, PTX and cubins by hash, so that each is sent to a host only once.
 
-A part is a file that appears whole. One that is altered or cut is not there. Where the disk is full, parts stay in this
-worker's memory instead: that costs this host some memory, and the run nothing.
+Each object is a file that is written atomically; a modified or truncated one counts as missing. If the disk is full,
+objects are kept in this worker's memory instead, and the run goes on.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from lab.cluster.letters import Content, from_bytes, is_whole, to_bytes
 from lab.toolchain.cache import default_folder
 
 MOST_BYTES = 2**30
-"""Most bytes of a host's store; the oldest parts go first. A part that is gone is asked for again."""
+"""Size limit of a host's store in bytes; the oldest objects are removed first and sent again when needed."""
 
 _MOST_IN_MEMORY = 64 * 2**20
 _PRUNE_EVERY = 512
-"""Parts written between two looks at the size of the store."""
+"""Number of objects written between two checks of the store's size."""
 
 
 class Contents:
-    """A store of parts in a folder."""
+    """A store of objects in a folder."""
 
     def __init__(self, folder: Path | None = None, *, most_bytes: int = MOST_BYTES) -> None:
-        """Open a store; its folder is made when the first part comes.
+        """Open a store; its folder is created with the first object.
 
         Args:
-            folder: Where it is; in lab's cache folder by default.
+            folder: Its folder; in lab's cache folder by default.
             most_bytes: Its size after pruning.
         """
         self._folder = folder or default_folder() / "contents"
@@ -41,19 +41,19 @@ class Contents:
         self._lock = threading.Lock()
 
     def missing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of the names whose parts are not here."""
+        """Return the names whose objects are not stored here."""
         return tuple(name for name in names if name not in self._memory and not self._file(name).is_file())
 
     def part(self, name: str) -> Content:
-        """Return a part.
+        """Return an object.
 
         Raises:
-            KeyError: It is not here, or not whole.
+            KeyError: It is missing or damaged.
         """
         with self._lock:
-            held = self._memory.get(name)
-        if held is not None:
-            return from_bytes(name, held)
+            in_memory = self._memory.get(name)
+        if in_memory is not None:
+            return from_bytes(name, in_memory)
         file = self._file(name)
         try:
             stored = file.read_bytes()
@@ -66,7 +66,7 @@ class Contents:
         return from_bytes(name, stored)
 
     def keep(self, name: str, content: Content) -> None:
-        """Keep a part: on the disk, or in memory where that fails."""
+        """Store an object on disk, or in memory if that fails."""
         stored = to_bytes(content)
         try:
             self._write(self._file(name), stored)
@@ -102,16 +102,16 @@ class Contents:
                 self._memory.popitem(last=False)
 
     def prune(self) -> None:
-        """Remove the oldest parts until the store is small enough."""
-        found: list[tuple[float, int, str]] = []
+        """Remove the oldest objects until the store is within its limit."""
+        stored_files: list[tuple[float, int, str]] = []
         for place, _, names in os.walk(self._folder):
             for name in names:
                 path = os.path.join(place, name)  # noqa: PTH118 - tens of thousands of them
                 with contextlib.suppress(OSError):
                     facts = os.stat(path)  # noqa: PTH116
-                    found.append((facts.st_mtime, facts.st_size, path))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+                    stored_files.append((facts.st_mtime, facts.st_size, path))
+        total = sum(size for _, size, _ in stored_files)
+        for _, size, path in sorted(stored_files):
             if total <= self._most:
                 return
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""CPU work on a cluster: an executor as `lab.base.executor` describes it."""
+"""CPU work on a cluster, behind the protocol of `lab.base.executor`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from lab.cluster.client import Cluster
 
 
 class DaskExecutor:
-    """Runs functions in subprocesses of a cluster's workers. The cluster outlives it."""
+    """Runs functions in subprocesses of a cluster's workers. It does not close the cluster."""
 
-    def __init__(self, cluster: Cluster, most: int | None = None) -> None:
-        """Use a cluster.
+    def __init__(self, cluster: Cluster, limit: int | None = None) -> None:
+        """Use a connected cluster.
 
         Args:
             cluster: Its connection.
-            most: Functions that may run at a time, where the user limits them.
+            limit: Limit of concurrent functions, if the user sets one.
         """
-        self._cluster, self._most = cluster, most
+        self._cluster, self._most = cluster, limit
 
     @property
     def workers(self) -> int:
-        """How many functions run at a time; workers may come and go."""
-        there = sum(one.cpus for one in self._cluster.members())
-        return max(1, min(there, self._most) if self._most else there)
+        """The number of functions that run concurrently; it changes as workers come and go."""
+        available = sum(member.cpus for member in self._cluster.members())
+        return max(1, min(available, self._most) if self._most else available)
 
     def submit(self, function: Callable[..., Any], *args: Any, timeout_s: float) -> Future[Any]:  # noqa: ANN401
         """Run a function on a worker; see `lab.base.executor.Executor.submit`.
 
-        Its future raises ClusterError besides, where the cluster can be used no more.
+        Its future also raises ClusterError, if the cluster has become unusable.
         """
         return self._cluster.submit(remote.work, (function, args), timeout_s)
 
@@ -42,4 +42,4 @@ class DaskExecutor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the workers to the cluster."""
+        """Leave the workers running; the cluster owns them."""

@@ -1,4 +1,4 @@
-"""Which lab runs on a host: workers with another one would make other records."""
+"""The version of lab on a host: workers with a different one would produce different records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lab.base.version import VERSION
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A lab.
+    """A version of lab and Python.
 
     Attributes:
         version: Its version.
-        code: Beginning of the hash of its Python files: the same version may be of another commit.
-        python: The interpreter's version without its last number, which decides what pickles hold.
+        code: Beginning of the hash of its Python files, since commits share a version.
+        python: The interpreter's major and minor version, on which pickles depend.
     """
 
     version: str
@@ -31,22 +31,22 @@ class Identity:
 
 @cache
 def identity() -> Identity:
-    """Return this process's lab."""
-    root, found = Path(__file__).parents[1], hashlib.sha256()
+    """Return the identity of this process's lab."""
+    root, digest = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
-        found.update(f"{file.relative_to(root)}\n".encode())
-        found.update(file.read_bytes())
-    return Identity(VERSION, found.hexdigest()[:12], ".".join(platform.python_version_tuple()[:2]))
+        digest.update(f"{file.relative_to(root)}\n".encode())
+        digest.update(file.read_bytes())
+    return Identity(VERSION, digest.hexdigest()[:12], ".".join(platform.python_version_tuple()[:2]))
 
 
-def difference(mine: Identity, theirs: Identity, where: str) -> str:
-    """Say why a worker cannot take part; empty where it can.
+def difference(mine: Identity, theirs: Identity, worker: str) -> str:
+    """Return why a worker cannot take part; empty if it can.
 
     Args:
-        mine: Of the client.
-        theirs: Of the worker.
-        where: The worker, for the sentence.
+        mine: The client's.
+        theirs: The worker's.
+        worker: The worker, for the message.
     """
     if mine == theirs:
         return ""
-    return f"the worker {where} runs {theirs}, and this is {mine}: install the same lab and Python on both"
+    return f"the worker {worker} runs {theirs}, and this is {mine}: install the same lab and Python on both"

@@ -1,8 +1,8 @@
-"""Values on their way between hosts: a small letter, and the large texts and images in it by their hashes.
+"""Serialisation of values between hosts: a small payload that refers to large texts and images by hash.
 
-A letter is what the scheduler sees. Sources, PTX and cubins are left out of it; `lab.cluster.contents` keeps them on
-each host, so that each travels there once. A toolchain travels by its name and version, since its path is another one
-on each host.
+The scheduler only sees payloads. Sources, PTX and cubins are left out of them; `lab.cluster.contents` stores them on
+each host, so each is sent there once. A toolchain is sent as its name and version, since its path differs between
+hosts.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from lab.toolchain.elsewhere import KINDS, ToolchainName, found_here, named
 
 LARGE = 4096
-"""Length from which a text or bytes travel by hash: shorter ones are sent sooner than they are asked for."""
+"""Length from which text or bytes are sent by hash; sending shorter ones is faster than requesting them."""
 
 Content = bytes | str
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A pickled value without its large parts.
+    """A payload: a pickled value without its large objects.
 
     Attributes:
-        text: The pickle; large parts are named by their hashes.
-        parts: Hashes of the large parts, each once.
+        text: The pickle; it refers to large objects by their hashes.
+        parts: The distinct hashes of the large objects.
     """
 
     text: bytes
@@ -35,34 +35,34 @@ class Letter:
 
 
 def hash_of(content: Content) -> str:
-    """Return the SHA-256 of a large part, in hex, behind a letter for its type: equal names mean equal parts."""
+    """Return the name of a large object: a letter for its type followed by its SHA-256 in hex."""
     return f"b{hashlib.sha256(content).hexdigest()}" if isinstance(content, bytes) else f"s{_text_hash(content)}"
 
 
 def to_bytes(content: Content) -> bytes:
-    """Return what is stored of a large part."""
+    """Return the stored form of a large object."""
     return content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
 
 
 def from_bytes(name: str, stored: bytes) -> Content:
-    """Return the large part of a name; the inverse of `to_bytes`."""
+    """Return a large object from its stored form; the inverse of `to_bytes`."""
     return stored if name.startswith("b") else stored.decode("utf-8", "surrogatepass")
 
 
 def is_whole(name: str, stored: bytes) -> bool:
-    """Whether stored bytes are those that the name stands for."""
+    """Return whether stored bytes match the hash in their name."""
     return hashlib.sha256(stored).hexdigest() == name[1:]
 
 
 def write(value: object) -> tuple[Letter, dict[str, Content]]:
-    """Write a value.
+    """Serialise a value.
 
     Returns:
-        The letter, and its large parts by their hashes.
+        The payload, and its large objects by hash.
 
     Raises:
         pickle.PicklingError, AttributeError, TypeError: The value cannot be pickled.
-        MissingToolError: It holds a toolchain, and there is no nvdisasm here.
+        MissingToolError: It holds a toolchain, and this host lacks nvdisasm.
     """
     target = io.BytesIO()
     writer = _Writer(target)
@@ -70,22 +70,22 @@ def write(value: object) -> tuple[Letter, dict[str, Content]]:
     return Letter(target.getvalue(), tuple(writer.parts)), writer.parts
 
 
-def read(letter: Letter, part: Callable[[str], Content] | Mapping[str, Content]) -> object:
-    """Read a letter of our own.
+def read(letter: Letter, objects: Callable[[str], Content] | Mapping[str, Content]) -> object:
+    """Deserialise a payload of our own.
 
     Args:
-        letter: The letter.
-        part: The large parts by their hashes, or what returns them.
+        letter: The payload.
+        objects: The large objects by hash, or a function that returns them.
 
     Raises:
-        KeyError: A part is not there.
+        KeyError: A large object is missing.
         MissingToolError: This host lacks a toolchain.
     """
-    return _Reader(io.BytesIO(letter.text), part.__getitem__ if isinstance(part, Mapping) else part).load()
+    return _Reader(io.BytesIO(letter.text), objects.__getitem__ if isinstance(objects, Mapping) else objects).load()
 
 
 class _Writer(pickle.Pickler):
-    """Leaves large parts and toolchains out of a pickle."""
+    """A pickler that leaves out large objects and toolchains."""
 
     def __init__(self, target: io.BytesIO) -> None:
         super().__init__(target, pickle.HIGHEST_PROTOCOL)
@@ -102,11 +102,11 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Puts large parts back, and this host's toolchains in the place of others."""
+    """An unpickler that inserts large objects and this host's toolchains."""
 
-    def __init__(self, source: io.BytesIO, part: Callable[[str], Content]) -> None:
+    def __init__(self, source: io.BytesIO, load_object: Callable[[str], Content]) -> None:
         super().__init__(source)
-        self._part = part
+        self._part = load_object
 
     def persistent_load(self, name: str | ToolchainName) -> object:
         return found_here(name) if isinstance(name, ToolchainName) else self._part(name)

@@ -1,8 +1,7 @@
-"""What a host of a cluster runs: Dask's scheduler, or Dask's workers with the resources that lab asks for.
+"""Processes of a cluster's host: Dask's scheduler, or Dask's workers with lab's resources.
 
-A host has one Dask worker for CPU work, which runs as many pieces at a time as the host has cores, and one for each
-card. Each has a nanny, which starts it again when it ends. When the scheduler is lost they end, and this module starts
-them again as soon as it is back.
+A host has one Dask worker for CPU work, which runs one task per core concurrently, and one per card. Each has a nanny,
+which restarts it when it ends. When the scheduler is lost, the workers end; this module restarts them once it is back.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ AGAIN_S = 2.0
 """Seconds between two attempts to reach the scheduler."""
 
 DASHBOARD, DASHBOARD_PORT = "127.0.0.1", 8787
-"""Where the dashboard is: it has no protection, so that only this host reaches it. Where its port is taken, Dask takes
+"""Address of the dashboard: it is unprotected, so only this host can reach it. If the port is in use, Dask picks
 another one."""
 
 Tell = Callable[[str], None]
-"""Shows a line to the user."""
+"""Callback that shows a line to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a host offers.
+    """The resources that a host offers.
 
     Attributes:
-        jobs: Pieces of CPU work at a time; 0 for none.
+        jobs: Number of concurrent CPU tasks; may be 0.
         cards: Its cards.
         preload: Modules that its workers import first.
-        listen: Address of this host at which its workers listen; empty for that by which it reaches the scheduler.
+        listen: Address at which its workers listen; empty for the one from which it reaches the scheduler.
     """
 
     jobs: int
@@ -57,19 +56,19 @@ class Offer:
 
 
 def cards_here() -> tuple[Card, ...]:
-    """This host's cards that can be measured on; none without a driver or PyCUDA."""
+    """Return this host's cards that can be measured; none without a driver or PyCUDA."""
     return () if isinstance(describe.probe(), str) else visible_cards()
 
 
 def schedule(way: Way, *, tell: Tell) -> None:
-    """Be the scheduler until a signal ends it.
+    """Run the scheduler until a signal ends it.
 
     Args:
-        way: Where it listens.
+        way: Address to listen on, and keys.
         tell: Shows its address and that of the dashboard.
 
     Raises:
-        OSError: The address cannot be listened at.
+        OSError: Listening on the address fails.
     """
     asyncio.run(_schedule(way, tell))
 
@@ -78,89 +77,96 @@ async def _schedule(way: Way, tell: Tell) -> None:
     import dask
     from distributed import Scheduler
 
-    shown = importlib.util.find_spec("bokeh") is not None
+    has_dashboard = importlib.util.find_spec("bokeh") is not None
     with dask.config.set(SETTINGS):
         async with (
             _until_signal() as ended,
             Scheduler(
                 host=way.address,
                 security=way.security,
-                dashboard=shown,
-                dashboard_address=f"{DASHBOARD}:{DASHBOARD_PORT}" if shown else None,
+                dashboard=has_dashboard,
+                dashboard_address=f"{DASHBOARD}:{DASHBOARD_PORT}" if has_dashboard else None,
             ) as scheduler,
         ):
             tell(f"the scheduler listens at {scheduler.address}")
-            if shown:
+            if has_dashboard:
                 tell(f"the dashboard is at http://{DASHBOARD}:{scheduler.http_server.port}/status, on this host alone")
             await ended.wait()
 
 
-def offer(way: Way, given: Offer, *, tell: Tell) -> None:
-    """Be the workers of this host until a signal ends them.
+def offer(way: Way, resources: Offer, *, tell: Tell) -> None:
+    """Run this host's workers until a signal ends them.
 
     Args:
         way: The scheduler.
-        given: What this host offers.
-        tell: Shows what happens.
+        resources: The resources offered.
+        tell: Shows status messages.
     """
-    asyncio.run(_offer(way, given, tell))
+    asyncio.run(_offer(way, resources, tell))
 
 
-async def _offer(way: Way, given: Offer, tell: Tell) -> None:
+async def _offer(way: Way, resources: Offer, tell: Tell) -> None:
     import dask
 
     lost = ""
     with dask.config.set(SETTINGS), tempfile.TemporaryDirectory(prefix="lab-cluster-") as scratch:
         async with _until_signal() as ended:
             while not ended.is_set():
-                nannies = _nannies(way, given, scratch)
+                nannies = _nannies(way, resources, scratch)
                 try:
                     await asyncio.gather(*(nanny.start() for nanny in nannies))
-                    tell(f"connected to {way.address}: {given.jobs} CPU jobs, {len(given.cards)} GPUs")
+                    tell(f"connected to {way.address}: {resources.jobs} CPU jobs, {len(resources.cards)} GPUs")
                     lost = ""
                     await _first(ended.wait(), *(nanny.finished() for nanny in nannies))
-                except Exception as error:  # noqa: BLE001 - Dask raises many; all mean that it is not there
+                except Exception as error:  # noqa: BLE001 - Dask raises many types; all mean that it is unreachable
                     reason = " ".join(str(error).split()) or type(error).__name__
                     if lost != reason:
                         tell(f"{way.address} does not answer; trying again: {reason}")
                     lost = reason
                 for nanny in nannies:
-                    with contextlib.suppress(Exception):  # whatever is left of it ends with this process
+                    with contextlib.suppress(Exception):  # the rest of it ends with this process
                         await nanny.close(timeout=5)
                 if not ended.is_set():
                     await _first(ended.wait(), asyncio.sleep(AGAIN_S))
 
 
-def _nannies(way: Way, given: Offer, scratch: str) -> list[Nanny]:
+def _nannies(way: Way, offered_resources: Offer, scratch: str) -> list[Nanny]:
     from distributed import Nanny
 
     common: dict[str, Any] = {
         "security": way.security,
-        "memory_limit": 0,  # our own processes have their limits
+        "memory_limit": 0,  # our own processes limit themselves
         "local_directory": scratch,
-        "preload": list(given.preload),
+        "preload": list(offered_resources.preload),
         "dashboard": False,
         "silence_logs": "ERROR",
     }
-    if given.listen:
-        common["host"] = given.listen
+    if offered_resources.listen:
+        common["host"] = offered_resources.listen
     name = f"{remote.host()}-{os.getpid()}"
-    made = []
-    if given.jobs:
-        env = {remote.JOBS: str(given.jobs)}
-        made.append(
-            Nanny(way.address, nthreads=given.jobs, resources={CPU: given.jobs}, name=f"{name}-cpu", env=env, **common)
+    nannies = []
+    if offered_resources.jobs:
+        env = {remote.JOBS: str(offered_resources.jobs)}
+        nannies.append(
+            Nanny(
+                way.address,
+                nthreads=offered_resources.jobs,
+                resources={CPU: offered_resources.jobs},
+                name=f"{name}-cpu",
+                env=env,
+                **common,
+            )
         )
-    for number, card in enumerate(given.cards):
+    for number, card in enumerate(offered_resources.cards):
         env = {"CUDA_VISIBLE_DEVICES": card.visible} if card.visible else {}
         offered = {GPU: 1, card.id: 1}
-        made.append(Nanny(way.address, nthreads=1, resources=offered, name=f"{name}-gpu{number}", env=env, **common))
-    return made
+        nannies.append(Nanny(way.address, nthreads=1, resources=offered, name=f"{name}-gpu{number}", env=env, **common))
+    return nannies
 
 
 @contextlib.asynccontextmanager
 async def _until_signal() -> AsyncIterator[asyncio.Event]:
-    """Yield what is set when a signal asks this process to end."""
+    """Yield an event that is set when a signal asks this process to end."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
@@ -168,8 +174,8 @@ async def _until_signal() -> AsyncIterator[asyncio.Event]:
 
 
 async def _first(*waits: Any) -> None:  # noqa: ANN401 - awaitables of several kinds
-    """Wait for the first of several; the others are dropped."""
-    tasks = [asyncio.ensure_future(one) for one in waits]
+    """Wait for the first of several awaitables and cancel the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -179,5 +185,5 @@ async def _first(*waits: Any) -> None:  # noqa: ANN401 - awaitables of several k
 
 
 def usual_jobs(cards: Sequence[Card]) -> int:
-    """Pieces of CPU work at a time: every core but one for each card, whose timings need theirs undisturbed."""
+    """Return the default number of CPU tasks: one per core, less one core per card for undisturbed timings."""
     return max(1, workers.cores() - len(cards))

@@ -1,7 +1,7 @@
-"""What runs inside a Dask worker. It imports nothing of Dask: Dask calls these functions by name.
+"""Code that runs inside a Dask worker. It does not import Dask, which calls these functions by name.
 
-A Dask worker only passes work on: a function runs in a subprocess of the worker with its share of the memory, and its
-time limit begins when that subprocess takes it. A compiler that hangs or dies costs one task.
+A Dask worker only forwards tasks: a function runs in a subprocess of the worker with its share of the memory, and its
+time limit counts from its start there. A compiler that hangs or crashes costs one task.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from lab.measured.timing import GpuDescription
 from lab.stages.build import Built
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
-"""Errors of a host's disk, and not of the work."""
+"""Error numbers that mean a problem of the host's disk, not of the task."""
 
 HOST, JOBS = "LAB_CLUSTER_HOST", "LAB_CLUSTER_JOBS"
-"""Variables of a worker: the name of its host, and the subprocesses that it may have at a time."""
+"""Environment variables of a worker: the name of its host, and its number of concurrent subprocesses."""
 
 _IDLE_S = 60.0
-"""Seconds after which a session gives way to another client's: its own may have been killed."""
+"""Idle seconds after which a session is closed for another client: its own client may have been killed."""
 
 
 class Lack(Enum):
-    """What a host can lack for a piece of work."""
+    """Something that a host can lack for a task."""
 
     DISK = "room on its disk"
     TOOLCHAIN = "the compiler"
@@ -51,15 +51,15 @@ class Lack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """What a worker answers; exactly one of the first four is set.
+    """The answer of a worker; exactly one of the first four fields is set.
 
     Attributes:
         value: The result, pickled.
         error: What the function raised, pickled, and its traceback as text.
-        missing: Names of parts that this host lacks.
-        refused: Identity of the worker, where it is not the client's.
+        missing: Names of large objects that this host lacks.
+        refused: Identity of the worker, if it differs from the client's.
         host: Name of the worker's host.
-        lacks: What this host lacks and another one may have, where the error is its own; empty where it is the work's.
+        lacks: What this host lacks and another may have; None if the error is that of the task.
     """
 
     value: bytes | None = None
@@ -84,7 +84,7 @@ class _Opened:
 
 
 class _Here:
-    """What this worker process keeps between tasks."""
+    """State that this worker process keeps between tasks."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -97,8 +97,8 @@ class _Here:
 
 
 def _described() -> tuple[str, GpuDescription] | str:
-    found = describe.probe()
-    return found if isinstance(found, str) else (describe.device_id(0), found)
+    description = describe.probe()
+    return description if isinstance(description, str) else (describe.device_id(0), description)
 
 
 def host() -> str:
@@ -110,10 +110,10 @@ def work(client: Identity, letter: Letter, parts: Mapping[str, Content], timeout
     """Run a function in a subprocess of this worker.
 
     Args:
-        client: Who asks.
+        client: The client's identity.
         letter: The function and its arguments.
-        parts: Large parts that come with the letter; the others are on this host or are missing.
-        timeout_s: Its time limit in seconds, from when it begins.
+        parts: Large objects sent with the payload; the others are on this host or are missing.
+        timeout_s: Its time limit in seconds, from its start.
     """
     return _answered(client, letter, parts, lambda function, args: _in_subprocess(function, args, timeout_s))
 
@@ -122,52 +122,52 @@ def on_card(client: Identity, letter: Letter, parts: Mapping[str, Content], owne
     """Call a function with a client's session on this worker's card.
 
     Args:
-        client: Who asks.
+        client: The client's identity.
         letter: The function and its further arguments.
         parts: As in `work`.
-        owner: The client's own name: sessions are not shared, since each remembers what it was sent.
+        owner: The client's name: sessions are not shared, since each caches what it was sent.
     """
     return _answered(client, letter, parts, lambda function, args: function(session(owner), *args))
 
 
 def keep(parts: Mapping[str, Content]) -> None:
-    """Keep parts that this host lacked."""
+    """Store large objects that this host lacked."""
     for name, content in parts.items():
         here.contents.keep(name, content)
 
 
 def introduce() -> tuple[Identity, str]:
-    """Return this worker's lab and its host's name."""
+    """Return the identity of this worker's lab and its host's name."""
     return identity(), host()
 
 
 def card() -> Card | str:
-    """Return this worker's card, or one sentence that says why it has none; its label is left to the client."""
-    found = here.described()
-    if isinstance(found, str):
-        return found
-    name, description = found
+    """Return this worker's card without a label, or a sentence that says why it has none."""
+    probed = here.described()
+    if isinstance(probed, str):
+        return probed
+    name, description = probed
     return Card(name, host(), "", description, "")
 
 
 def session(owner: str) -> GpuSession:
-    """Return a client's session on this worker's card; those that others left are ended."""
+    """Return a client's session on this worker's card, closing the idle sessions of others."""
     now = time.monotonic()
     with here.lock:
         for name, opened in tuple(here.sessions.items()):
             if name != owner and now - opened.used > _IDLE_S:
                 here.sessions.pop(name).session.close()
-        found = here.sessions.setdefault(owner, _Opened(GpuSession(here.backend), now))
-        found.used = now
-    return found.session
+        current = here.sessions.setdefault(owner, _Opened(GpuSession(here.backend), now))
+        current.used = now
+    return current.session
 
 
 def end_session(owner: str) -> None:
-    """End a client's session at once, whatever it does."""
+    """End a client's session at once, even if it is busy."""
     with here.lock:
-        found = here.sessions.pop(owner, None)
-    if found is not None:
-        found.session.__exit__(KeyboardInterrupt, None, None)
+        ended = here.sessions.pop(owner, None)
+    if ended is not None:
+        ended.session.__exit__(KeyboardInterrupt, None, None)
 
 
 def _answered(
@@ -179,17 +179,17 @@ def _answered(
     if client != identity():
         return WorkerAnswer(refused=identity(), host=host())
     keep(parts)
-    wanted = tuple(name for name in letter.parts if name not in parts)
-    if missing := here.contents.missing(wanted):
+    not_sent = tuple(name for name in letter.parts if name not in parts)
+    if missing := here.contents.missing(not_sent):
         return WorkerAnswer(missing=missing, host=host())
     try:
-        held: Any = letters.read(letter, lambda name: parts[name] if name in parts else here.contents.part(name))
-    except KeyError as error:  # it was pruned or altered in this moment
+        request: Any = letters.read(letter, lambda name: parts[name] if name in parts else here.contents.part(name))
+    except KeyError as error:  # it was pruned or modified meanwhile
         return WorkerAnswer(missing=(str(error.args[0]),), host=host())
     except MissingToolError as error:
         return replace(_failure(MissingToolError(f"{host()} cannot take part: {error}")), lacks=Lack.TOOLCHAIN)
     try:
-        result = call(*held)
+        result = call(*request)
         value = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001 - it is the caller's
         return _failure(error)
@@ -203,12 +203,12 @@ def _failure(error: Exception) -> WorkerAnswer:
 
 
 def _remember(result: object) -> None:
-    """Keep what later steps of a variant need: they may come to this host."""
-    for one in result if isinstance(result, list) else ():
-        if isinstance(one, Built):
-            for part in (one.build.ptx, one.build.cubin):
-                if len(part) >= letters.LARGE:
-                    here.contents.keep(letters.hash_of(part), part)
+    """Store what later steps of a variant need, since they may run on this host."""
+    for item_built in result if isinstance(result, list) else ():
+        if isinstance(item_built, Built):
+            for image in (item_built.build.ptx, item_built.build.cubin):
+                if len(image) >= letters.LARGE:
+                    here.contents.keep(letters.hash_of(image), image)
 
 
 def _in_subprocess(function: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> object:
@@ -222,7 +222,7 @@ def ask_session(opened: GpuSession, name: str, *args: object) -> tuple[object, i
     """Call a method of the card's session.
 
     Returns:
-        Its result, the number of workers so far, the worker's process id, and why no worker could start; with that,
+        Its result, the number of workers so far, the worker's process id, and why no worker could start, in which case
         the result is None.
     """
     try:

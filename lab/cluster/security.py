@@ -1,7 +1,7 @@
-"""Who may use a cluster: a Dask scheduler runs whatever it is sent, so that its address must be TLS.
+"""Access control of a cluster: a Dask scheduler executes whatever it receives, so it must require TLS.
 
-All hosts of a cluster hold the same certificate, signed by an authority of the cluster's own. Who has the key takes
-part, as client or as worker; nobody else gets as far as the first message.
+All hosts of a cluster share a certificate, signed by the cluster's own authority. Whoever has the key can take part,
+as client or as worker; for others, the handshake fails.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from distributed import Security
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cluster.pem", "cluster-key.pem"
-"""Files of a folder of keys. Every host needs all three; only the last one is secret."""
+"""Files in a folder of keys. Every host needs all three; only the last one is secret."""
 
 PORT = 8786
-"""Port of a Dask scheduler unless its address names another one."""
+"""Default port of a Dask scheduler."""
 
 _DAYS = 825
-"""Days for which certificates hold; many TLS libraries refuse longer ones."""
+"""Validity of certificates in days; many TLS libraries reject longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How to reach a scheduler.
+    """Address and keys of a scheduler.
 
     Attributes:
         address: ``tls://host:8786``.
-        keys: Folder of keys; None where the connection has no protection.
+        keys: Folder of keys; None for an insecure connection.
     """
 
     address: str
@@ -44,15 +44,15 @@ class Way:
 
     @property
     def security(self) -> Security | None:
-        """Dask's description of it."""
+        """Dask's security settings; None for an insecure connection."""
         return None if self.keys is None else security_of(self.keys)
 
 
 def check_installed(*names: str) -> None:
-    """Look for packages of the extra.
+    """Check that packages of the extra are installed.
 
     Args:
-        names: What is needed: `distributed`, or `cryptography`, which makes keys.
+        names: Required packages: `distributed`, or `cryptography`, which makes keys.
 
     Raises:
         MissingToolError: One is missing.
@@ -65,15 +65,15 @@ def check_installed(*names: str) -> None:
 
 
 def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
-    """Check an address.
+    """Parse and check an address.
 
     Args:
-        address: As the user gives it.
+        address: The address given by the user.
         keys: Folder of keys, if one was given.
         insecure: The user accepts a connection that anybody can read and use.
 
     Raises:
-        UserError: It is no address, it is not TLS and `insecure` was not said, or the keys are missing.
+        UserError: It is not an address, it is not TLS without `insecure`, or the keys are missing.
     """
     accepted = f"local, or tls://host:{PORT}; tcp://host:{PORT} with --insecure"
     try:
@@ -85,19 +85,19 @@ def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
         raise UserError(
             "not the address of a scheduler", code="wrong-value", key="--cluster", found=address, accepted=accepted
         )
-    shown = f"[{host}]" if ":" in host else host
-    whole = f"{parts.scheme}://{shown}:{port}"
+    url_host = f"[{host}]" if ":" in host else host
+    url = f"{parts.scheme}://{url_host}:{port}"
     if parts.scheme == "tcp":
         if not insecure:
             raise UserError(
-                "a scheduler runs whatever it is sent, and on this address anybody who reaches it can send",
+                "a scheduler executes whatever it receives, and anybody who can reach this address can send to it",
                 code="refused",
                 key="--cluster",
                 found=address,
                 accepted=accepted,
-                suggestion=f"`lab cluster keys DIR` makes what tls://{shown}:{port} needs",
+                suggestion=f"`lab cluster keys DIR` makes what tls://{url_host}:{port} needs",
             )
-        return Way(whole, None)
+        return Way(url, None)
     if keys is None:
         raise UserError(
             "TLS needs keys", code="missing-key", key="--keys", accepted="a folder that `lab cluster keys DIR` made"
@@ -120,11 +120,11 @@ def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
             accepted="mode 600",
             suggestion=f"chmod 600 {keys / KEY}",
         )
-    return Way(whole, keys)
+    return Way(url, keys)
 
 
 def security_of(keys: Path) -> Security:
-    """Return what Dask needs to know of a folder of keys."""
+    """Return Dask's security settings for a folder of keys."""
     from distributed import Security
 
     files = {f"tls_{role}_cert": str(keys / CERTIFICATE) for role in ("client", "worker", "scheduler")}
@@ -133,16 +133,16 @@ def security_of(keys: Path) -> Security:
 
 
 def make_keys(folder: Path) -> tuple[Path, ...]:
-    """Make an authority and one certificate for all hosts of a cluster.
+    """Create an authority and one certificate for all hosts of a cluster.
 
-    The authority's own key is thrown away: it can sign nothing further, so that nobody can join later with a key that
-    is not in this folder.
+    The authority's private key is discarded: no further certificate can be signed, so nobody can join later with a key
+    that is not in this folder.
 
     Returns:
         The files.
 
     Raises:
-        UserError: The folder holds keys already: hosts that have copies of them would be shut out.
+        UserError: The folder already holds keys; replacing them would lock out hosts with copies of them.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -150,9 +150,12 @@ def make_keys(folder: Path) -> tuple[Path, ...]:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.x509.oid import NameOID
 
-    if there := [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]:
+    if existing := [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]:
         raise UserError(
-            f"the folder holds {', '.join(there)} already", code="exists", found=str(folder), accepted="another folder"
+            f"the folder holds {', '.join(existing)} already",
+            code="exists",
+            found=str(folder),
+            accepted="another folder",
         )
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

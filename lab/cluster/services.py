@@ -1,4 +1,4 @@
-"""The surroundings of a run on a cluster, in place of this machine's."""
+"""The environment of a run on a cluster, in place of this machine's."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[Services]:
 
     Args:
         way: Its scheduler.
-        jobs: Most pieces of CPU work at a time; by default, what the workers offer.
+        jobs: Maximum number of concurrent CPU tasks; by default, what the workers offer.
 
     Yields:
-        The surroundings of a run or a tuning run.
+        The environment of a run or a tuning run.
 
     Raises:
-        MissingToolError: The extra is missing.
+        MissingToolError: The extra is not installed.
         ClusterError: The cluster cannot be used.
     """
     check_installed("distributed")
@@ -35,20 +35,20 @@ def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[Services]:
 
 
 def services_of(cluster: Cluster, jobs: int | None = None) -> Services:
-    """The surroundings on a cluster that is connected."""
+    """Return the environment of a run on a connected cluster."""
 
     def executor(_: int) -> DaskExecutor:
         return DaskExecutor(cluster, jobs)
 
-    found, cards = ClusterCards(cluster), partial(open_cards, cluster)
-    return Services(prepare=_nothing, find_cards=found, cards=cards, executor=executor, read_counters=no_counters)
+    finder, cards = ClusterCards(cluster), partial(open_cards, cluster)
+    return Services(prepare=_nothing, find_cards=finder, cards=cards, executor=executor, read_counters=no_counters)
 
 
 def no_counters(orders: Sequence[ProfileOrder], *, seconds: float) -> Iterable[Counted]:
-    """Say that hardware counters are not read on a cluster: the profiler runs on the GPU's own host."""
+    """Report that hardware counters are not read on a cluster: the profiler runs on the GPU's own host."""
     del orders, seconds
     yield Counted({}, ("Hardware counters were not read: that needs `lab run` on the GPU's own host.",))
 
 
 def _nothing() -> None:
-    """Start nothing: the work is done elsewhere."""
+    """Start nothing: the work is done on other hosts."""

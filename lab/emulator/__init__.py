@@ -1,1 +1,1 @@
-"""The PTX machine: executes, counts and checks kernels on NumPy, with no GPU."""
+"""The PTX machine: executes, counts and checks kernels on NumPy, without a GPU."""

@@ -1,4 +1,4 @@
-"""Executing one launch of a kernel on the CPU."""
+"""Execute one kernel launch on the CPU."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ temporaries of an operation stay in a core's second-level cache. Larger batches 
 NumPy's overhead for each call more often. A batch of this size takes about 4 MiB for a kernel of 128 registers."""
 
 DEFAULT_MAX_STEPS = 20_000_000
-"""Steps without a change of memory before a launch counts as endless: minutes of work."""
+"""Steps without a memory change before a launch counts as endless: minutes of work."""
 
 _WORKSPACE_BYTES = 64
 _POINTERS: Final = ("u64", "b64", "s64")
-"""Types of parameters that hold pointers."""
+"""Parameter types that can hold a pointer."""
 _MOST_THREADS = 1024
 _BITS_64 = 2**64 - 1
 _LIMITS = (1024, 1024, 64)
@@ -116,29 +116,29 @@ def launch(
         kernel: The kernel's symbol.
         grid: Blocks along x, y, z; missing axes are 1.
         block: Threads along x, y, z; missing axes are 1.
-        args: One value a parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
-            NumPy or Python scalars, `TensorMapArgument`s, and for structures that are passed by value
+        args: One value per parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
+            NumPy or Python scalars, `TensorMapArgument`s, and for structures passed by value
             `StructureArgument`s, structured scalars or bytes.
-        dynamic_shared_bytes: Dynamic shared memory of a block.
+        dynamic_shared_bytes: Dynamic shared memory per block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
         max_steps: Steps in which no memory changes before the launch is given up; None for `DEFAULT_MAX_STEPS`.
-        engine: `compiled` runs the launch as machine code where that gives the same result: with instructions that it
-            knows, and if nothing is suspicious. Otherwise the interpreter runs it. `auto` begins with the interpreter,
-            and goes over to machine code where there is much to do.
+        engine: `compiled` runs the launch as machine code where that gives the same result: all instructions are
+            supported and nothing is suspicious. Otherwise the interpreter runs it. `auto` starts with the interpreter
+            and switches to machine code for large launches.
         threads: Cores that the compiled engine uses; None for all.
-        constants: What variables in constant memory hold, by their symbols.
+        constants: Contents of variables in constant memory, by symbol.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
-        trace: Also say what the first blocks read again. The interpreter executes these for it, whatever the engine.
-        cluster: Blocks of a cluster along x, y, z that the launch asks for; None where the kernel alone decides.
-        blocks: Numbers of the blocks to execute, as of `lab.emulator.batch.Batch`, whole clusters; None for all.
+        trace: Also report data reuse of the first blocks. The interpreter executes them, whatever the engine.
+        cluster: Cluster shape (blocks along x, y, z) the launch requests; None for the kernel's own.
+        blocks: The blocks to execute, numbered as in `lab.emulator.batch.Batch`, whole clusters; None for all.
         work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:
             it does not stop.
-        wraps: Also say where 32-bit products wrap around. The interpreter executes the launch for it.
+        wraps: Also report 32-bit products that wrap around. The interpreter then executes the launch.
         state: What earlier launches left in `__device__` variables; this launch's writes are added to it. None for the
             contents of a module just loaded.
-        machine: Seed of what the hardware decides: %smid, %nsmid, %warpid, %gridid and where the clocks start
+        machine: Seed of values the hardware chooses: %smid, %nsmid, %warpid, %gridid and where the clocks start
             (`Program.machine_registers`). None for one SM, with warps in order.
         rounding: Seed with which results of approximate instructions are off by the largest documented error, up or
             down (`lab.emulator.approximations`). None for results as exact as their type allows.
@@ -151,7 +151,7 @@ def launch(
     Raises:
         UserError: no such kernel, or arguments or a geometry that do not fit it.
         ReaderError: text that is not PTX.
-        UnsupportedInstruction: an instruction that the emulator does not know.
+        UnsupportedInstruction: the emulator does not support an instruction.
     """
     program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
@@ -196,7 +196,7 @@ def launch(
 
 
 def _launched(request: _Request, engine: EngineChoice) -> Emulation:
-    """Execute a launch by an engine."""
+    """Execute a launch with an engine."""
     why_not = ""
     if engine != "interpreted":
         why_not = _cannot_compile(request)
@@ -215,7 +215,7 @@ def _launched(request: _Request, engine: EngineChoice) -> Emulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """A launch that is asked for, as in `launch`."""
+    """A launch request, with the arguments of `launch`."""
 
     program: Program
     geometry: Geometry
@@ -235,7 +235,7 @@ class _Request:
 
 
 class _Started:
-    """What a launch works on and what it collects; the caller's buffers change in the end.
+    """The state a launch works on and collects; the caller's buffers change only at the end.
 
     Attributes:
         space: Buffers, module variables and parameters.
@@ -244,8 +244,8 @@ class _Started:
         findings: Faults.
         counters: Tallies, or None.
         written: The buffers that the kernel may write.
-        ambiguous: Some buffer that the kernel may write is loaded by `ld.global.nc`, which takes it for read-only.
-        extents: Position of an instruction to the shared or local variable that its address derives from.
+        ambiguous: A buffer the kernel may write is loaded by `ld.global.nc`, which assumes read-only data.
+        extents: The shared or local variable each instruction's address derives from, by position.
     """
 
     def __init__(self, request: _Request) -> None:
@@ -254,39 +254,41 @@ class _Started:
         names = provenance.written_names
         self.space = AddressSpace()
         self.findings = Findings(program)
-        self.buffers = _Arguments(program, self.space, request.args, check=request.check, written=names)
+        self.buffers = _Arguments(program, self.space, request.args, check=request.check, written_names=names)
         self.counters = Counters(program) if request.count else None
         constants = {
-            symbol: self.buffers.constant(symbol, one) if isinstance(one, TensorMapArgument) else one
-            for symbol, one in request.constants.items()
+            symbol: self.buffers.constant(symbol, constant) if isinstance(constant, TensorMapArgument) else constant
+            for symbol, constant in request.constants.items()
         }
         self.symbols = _module_variables(program, self.space, constants)
         self._variables: LoadedVariables | None = None
         if request.state is not None:
             of_module = [(name, self.space.at(start)) for name, start in self.symbols.items()]
-            kept = [(name, one) for name, one in of_module if one is not None and one.space == "global"]
-            self._variables = LoadedVariables(request.state, kept)
+            global_variables = [
+                (name, region) for name, region in of_module if region is not None and region.space == "global"
+            ]
+            self._variables = LoadedVariables(request.state, global_variables)
         regions = dict(self.buffers.names)
         for name, start in self.symbols.items():
             regions[name] = [*regions.get(name, ()), self.space.at(start)]
         self.written = self._buffers_of(names, regions)
         read_only = self._buffers_of(provenance.read_only_names, regions) if request.check else []
-        self.ambiguous = any(one in self.written for one in read_only)
+        self.ambiguous = any(region in self.written for region in read_only)
         self.extents: Mapping[int, Place] = {}
         if request.check:
             self.extents = provenance.inner_places
 
     def _buffers_of(self, names: Sources | None, regions: Mapping[str, Sequence[Region | None]]) -> list[Region]:
-        """Return the buffers in global memory that names stand for; None stands for all of them."""
+        """Return the global-memory buffers with these names; None selects all of them."""
         every = list(self.space.regions.values())
-        chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
-        return [one for one in chosen if one is not None and one.space == "global"]
+        chosen = every if names is None else [region for name in names for region in regions.get(name, ())]
+        return [region for region in chosen if region is not None and region.space == "global"]
 
     def maker(self, request: _Request) -> KernelMaker:
-        """Return what makes the kernel's machine code.
+        """Return the maker of the kernel's machine code.
 
         Raises:
-            NotCompiled: it does not watch what the launch needs.
+            NotCompiled: compiled code cannot do the checks the launch needs.
         """
         if self.ambiguous:
             raise NotCompiled(_AMBIGUOUS)
@@ -300,7 +302,7 @@ class _Started:
     def result(
         self, request: _Request, steps: int, engine: Engine, not_compiled: str, plan: LaunchState | None = None
     ) -> Emulation:
-        """Return what the launch did, once the caller's buffers hold what it wrote."""
+        """Return the launch's result, after copying written data to the caller's buffers."""
         self.buffers.copy_back()
         if self._variables is not None:
             self._variables.commit()
@@ -311,15 +313,19 @@ class _Started:
         notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
         notes += (*_notes_on_clusters(request), *_notes_on_constants(request))
         printed = "" if plan is None else plan.printed.text
-        name, found = request.program.kernel.name, self.findings.all()
+        name, findings = request.program.kernel.name, self.findings.all()
         fetched = tuple(self.counters.fetched[base] for base in self.buffers.mapped) if self.counters else ()
-        ended = range(request.geometry.blocks) if plan is None else [one for batch in plan.finished for one in batch]
+        ended = (
+            range(request.geometry.blocks)
+            if plan is None
+            else [block_number for batch in plan.finished for block_number in batch]
+        )
         return Emulation(
             name,
             counts,
             loops,
             lines,
-            found,
+            findings,
             steps,
             notes,
             engine,
@@ -334,15 +340,15 @@ class _Started:
 
 _AMBIGUOUS = "a buffer that the kernel may write is loaded by ld.global.nc"
 _TRACED = 3_000_000
-"""Work of a `Budget` after which a trace ends: some hundredths of a second."""
+"""The `Budget` of a reuse trace: some hundredths of a second."""
 
 
 _WAITS = 40_000_000
-"""Work of a `Budget` after which a search for blocks that wait ends: some tenths of a second."""
+"""The `Budget` of a search for blocks that wait for others: some tenths of a second."""
 
 
 def _unwatched(request: _Request, work: int, trace: AccessTrace | None = None) -> LaunchState:
-    """Return a launch on copies of its buffers, without checks or counts, that ends after some work of a `Budget`."""
+    """Return a launch on buffer copies, without checks or counts, that stops once a `Budget` is spent."""
     program, geometry = request.program, request.geometry
     started = _Started(replace(request, check=False, count=False))
     return LaunchState(
@@ -366,9 +372,9 @@ def _unwatched(request: _Request, work: int, trace: AccessTrace | None = None) -
 
 
 def _block_waits(request: _Request) -> BlockWait | None:
-    """Return which blocks wait for which; None for launches with a seed, or of chosen blocks: they cost no more."""
+    """Return the waits between blocks; None for seeded launches and for chosen blocks, where they add no cost."""
     seeds = (request.schedule, request.machine, request.rounding, request.geometry.chosen)
-    if any(one is not None for one in seeds):
+    if any(seed is not None for seed in seeds):
         return None
     if request.geometry.blocks == math.prod(request.geometry.cluster) or not may_wait(request.program):
         return BlockWait.NONE
@@ -376,30 +382,30 @@ def _block_waits(request: _Request) -> BlockWait | None:
 
 
 def _traced(request: _Request) -> ReuseCount | None:
-    """Return the reads of the first blocks, executed by the interpreter on copies of the buffers."""
+    """Return the data reuse of the first blocks, interpreted on copies of the buffers."""
     geometry, trace, cluster = request.geometry, AccessTrace(), request.geometry.cluster
     plan = _unwatched(request, _TRACED, trace)
     size = math.prod(cluster)
-    some = max(1, THREADS // (padded_threads(geometry.block) * size)) * size
+    block_count = max(1, THREADS // (padded_threads(geometry.block) * size)) * size
     batch = make_batch(
-        geometry.grid, geometry.block, 0, min(some, geometry.blocks), cluster=cluster, chosen=geometry.chosen
+        geometry.grid, geometry.block, 0, min(block_count, geometry.blocks), cluster=cluster, chosen=geometry.chosen
     )
-    # what is left when blocks wait for others, or the work is done, is what a trace may lack
+    # a trace may be incomplete where blocks wait for others or the budget is spent
     with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
         Interpreter(plan, batch, StepClock()).turn()
     return trace.counted()
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:
-    """Let the interpreter execute a launch.
+    """Execute a launch in the interpreter.
 
     Args:
         request: The launch.
-        why_not: Why machine code does not.
-        allowance: Give up where machine code is the better choice.
+        why_not: Why compiled code does not execute it.
+        allowance: Stop where compiled code is the better choice.
 
     Raises:
-        Outgrown: machine code is.
+        Outgrown: compiled code is.
     """
     program, geometry = request.program, request.geometry
     started, cluster = _Started(request), geometry.cluster
@@ -409,7 +415,7 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         clocks = LaunchClocks(geometry.blocks, padded, math.prod(cluster), narrow=program.has_narrow_order)
         for region in started.written:
             region.cells = Cells(region.stride, 1, program.global_granule)
-    asked = _Asked(request, started) if allowance else None
+    takeover = _Asked(request, started) if allowance else None
     limit = None if request.work is None else Budget([(request.work, lambda: True)])
     plan = LaunchState(
         program,
@@ -428,7 +434,7 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         extents=started.extents,
         workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
         dice=None if request.schedule is None else np.random.default_rng(request.schedule),
-        allowance=limit if asked is None else asked.allowance(),
+        allowance=limit if takeover is None else takeover.allowance(),
         chosen=geometry.chosen,
         wraps=set() if request.wraps else None,
         machine=request.machine,
@@ -438,14 +444,14 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
     if request.monitor is not None:
         request.monitor.hand_over("interpreter", started.findings.all)
     steps = _run(plan, limited=limit is not None)
-    return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
+    return started.result(request, steps, "interpreted", why_not if takeover is None else takeover.why_not, plan)
 
 
 class _Asked:
-    """Answers whether machine code can take a launch over.
+    """Decides whether compiled code can take over a launch.
 
     Attributes:
-        why_not: Why it cannot; empty where it can, or nobody asked.
+        why_not: Why it cannot; empty where it can or was not checked.
     """
 
     def __init__(self, request: _Request, started: _Started) -> None:
@@ -453,16 +459,16 @@ class _Asked:
         self.why_not = ""
 
     def allowance(self) -> Allowance:
-        """Return the work after which it is asked."""
-        whole = work_to_make(len(self._request.program.code))
-        return Allowance([(CACHED, self.ready), (whole, self.possible)])
+        """Return the amounts of work after which to check for a takeover."""
+        compile_work = work_to_make(len(self._request.program.code))
+        return Allowance([(CACHED, self.ready), (compile_work, self.possible)])
 
     def ready(self) -> bool:
-        """Whether the code was made before."""
+        """Return whether the compiled code is in the cache."""
         return not (self._faults or self._started.ambiguous) and self._started.maker(self._request).ready
 
     def possible(self) -> bool:
-        """Whether the code can be made."""
+        """Return whether the kernel can be compiled."""
         if self._faults:
             return False
         try:
@@ -473,7 +479,7 @@ class _Asked:
 
     @property
     def _faults(self) -> bool:
-        """Whether there are findings already, which only the interpreter can tell."""
+        """Return whether there are findings already; only the interpreter can report them."""
         return bool(self._started.findings.all())
 
 
@@ -481,48 +487,48 @@ def _compile(request: _Request) -> Emulation:
     """Execute a launch as machine code.
 
     Raises:
-        NotCompiled: that is not possible, or the interpreter must tell what is wrong.
+        NotCompiled: that is not possible, or the interpreter must find the cause of a fault.
     """
     started = _Started(request)
     maker = started.maker(request)
-    written = started.written if request.check else []
+    writable = started.written if request.check else []
     if started.buffers.indexed:
-        raise NotCompiled("buffers that are a function of the index")
+        raise NotCompiled("buffers defined by a function of the index")
     steps = execute(
         maker,
         started.space,
         request.geometry,
         started.counters,
-        written=written,
+        writable=writable,
         threads=request.threads,
         monitor=request.monitor,
     )
-    if any(region.readonly and region.shadow is not None and region.shadow.written.any() for region in written):
+    if any(region.readonly and region.shadow is not None and region.shadow.written.any() for region in writable):
         raise NotCompiled(SUSPICIOUS)
     return started.result(request, steps, "compiled", "")
 
 
 @lru_cache(maxsize=4)
 def _provenance_of(program: Program) -> Provenance:
-    """Return where a program's addresses come from; the last ones are kept."""
+    """Return the provenance of a program's addresses, from a small cache."""
     return Provenance(program)
 
 
 def _notes_on_output(printed: Printed) -> tuple[str, ...]:
     if not printed.lost:
         return ()
-    return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
+    return (f"{printed.lost} calls of printf are omitted: a launch prints at most {MOST_CHARACTERS} characters",)
 
 
 def _notes_on_clusters(request: _Request) -> tuple[str, ...]:
-    """Say where a kernel asks for its place in a cluster that nothing gave a size."""
+    """Return a note where a kernel reads cluster registers but no cluster size is set."""
     if _in_clusters(request) or not request.program.asks_for_cluster:
         return ()
-    return ("the kernel asks for its place in a cluster, and neither __cluster_dims__ nor the launch makes clusters",)
+    return ("the kernel reads cluster registers, but neither __cluster_dims__ nor the launch sets a cluster size",)
 
 
 def _notes_on_constants(request: _Request) -> tuple[str, ...]:
-    """Say which variables in constant memory the kernel reads although neither the source nor the caller sets them."""
+    """Return a note on constant-memory variables that the kernel reads and nothing sets."""
     program = request.program
     unset = [
         variable.name
@@ -539,7 +545,7 @@ def _in_clusters(request: _Request) -> bool:
 
 
 def _element_of(dtype: np.dtype[Any]) -> str:
-    """Return the type of a tensor map's elements for an array: of integers below 32 bits, and of pairs, the width."""
+    """Return the tensor-map element type of an array: unsigned for integers below 32 bits and for pairs."""
     if dtype.kind == "f":
         return f"f{8 * dtype.itemsize}"
     signed = dtype.kind == "i" and dtype.itemsize >= _SIGNED_BYTES
@@ -547,25 +553,25 @@ def _element_of(dtype: np.dtype[Any]) -> str:
 
 
 _SIGNED_BYTES: Final = 4
-"""From here on, the driver has types of integers with a sign."""
+"""The smallest size at which the driver has signed integer types."""
 
 
 def _cannot_compile(request: _Request) -> str:
-    """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
+    """Return why a launch needs the interpreter whatever its instructions; empty where it does not."""
     program, check = request.program, request.check
     reasons = (
         (request.max_steps is not None, "the steps are limited"),
-        (request.wraps, "products that wrap around are asked for"),
-        (request.schedule is not None, "another order of warps and blocks was asked for"),
-        (request.machine is not None and program.asks_machine, "special registers of another machine were asked for"),
-        (request.rounding is not None and bool(program.approximate), "results off by the documented error"),
-        (check and len(program.variables_in("local")) > 1, "several variables in local memory are told apart"),
+        (request.wraps, "wrap-around detection is on"),
+        (request.schedule is not None, "a schedule seed is set"),
+        (request.machine is not None and program.asks_machine, "a machine seed is set for special registers"),
+        (request.rounding is not None and bool(program.approximate), "a rounding seed is set"),
+        (check and len(program.variables_in("local")) > 1, "bounds of several local-memory variables are checked"),
         (_in_clusters(request), "clusters of blocks"),
     )
-    found = next((reason for holds, reason in reasons if holds), "")
-    if not found and check and program.definedness.unwritten:
-        return "registers may be read before anything is written there"
-    return found
+    why = next((reason for holds, reason in reasons if holds), "")
+    if not why and check and program.definedness.unwritten:
+        return "registers may be read before they are written"
+    return why
 
 
 def _run(plan: LaunchState, *, limited: bool) -> int:
@@ -586,10 +592,10 @@ def _lines_of(program: Program, positions: Iterable[int]) -> tuple[SourceLocatio
 
 
 def _chosen(blocks: Sequence[int], grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> Indices:
-    """Return the numbers of the blocks to execute as an array.
+    """Return the block numbers to execute as an array.
 
     Raises:
-        UserError: None is named, or one is not in the grid, is named twice, or is not in a whole cluster.
+        UserError: the list is empty, or a block is outside the grid, repeated, or not in a whole cluster.
     """
     numbers, size = np.array(blocks, np.int64), math.prod(cluster)
     accepted = f"different numbers from 0 to {math.prod(grid) - 1}, in whole clusters of {size}"
@@ -607,7 +613,7 @@ def _chosen(blocks: Sequence[int], grid: tuple[int, int, int], cluster: tuple[in
 
 
 def _grid_workspace(space: AddressSpace) -> int:
-    """Allocate what a cooperative launch gives a grid to meet: its size, and a barrier that begins with zeros."""
+    """Allocate the workspace for cooperative grid sync: its size and a zeroed barrier."""
     region = space.allocate("grid workspace", "global", _WORKSPACE_BYTES)
     region.data[:4] = np.frombuffer(np.uint32(_WORKSPACE_BYTES).tobytes(), np.uint8)
     return region.base
@@ -628,16 +634,16 @@ def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
 
 
 def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
-    """Check what a launch may ask for.
+    """Check a launch's grid and block against the limits.
 
     Raises:
-        UserError: a launch that the driver would refuse.
+        UserError: the driver would reject the launch.
     """
-    if any(n > most for n, most in zip(grid, _GRID_LIMITS, strict=True)):
+    if any(n > limit for n, limit in zip(grid, _GRID_LIMITS, strict=True)):
         accepted = "at most {:,} blocks along x, {:,} along y and z".format(*_GRID_LIMITS)
         raise UserError("the grid is too large", code="out-of-range", key="grid", found=grid, accepted=accepted)
     total = block[0] * block[1] * block[2]
-    if total > _MOST_THREADS or any(n > most for n, most in zip(block, _LIMITS, strict=True)):
+    if total > _MOST_THREADS or any(n > limit for n, limit in zip(block, _LIMITS, strict=True)):
         raise UserError(
             "the block is too large",
             code="out-of-range",
@@ -648,7 +654,7 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
     required = program.kernel.directives.get("reqntid")
     if required and block != required:
         raise UserError(
-            "the block has another size than the kernel requires (.reqntid)",
+            "the block has a different size than the kernel requires (.reqntid)",
             code="mismatch",
             key="block",
             found=block,
@@ -669,18 +675,18 @@ class _Arguments:
     """The kernel's parameters, and the buffers behind them."""
 
     def __init__(
-        self, program: Program, space: AddressSpace, args: Sequence[Any], *, check: bool, written: Sources | None
+        self, program: Program, space: AddressSpace, args: Sequence[Any], *, check: bool, written_names: Sources | None
     ) -> None:
         parameters = program.kernel.parameters
         if len(args) != len(parameters):
             raise UserError(
-                "the number of arguments is not the number of the kernel's parameters",
+                "the number of arguments differs from the number of kernel parameters",
                 code="mismatch",
                 key="args",
                 found=len(args),
                 accepted=", ".join(f".{p.type} {p.name}" for p in parameters),
             )
-        self._space, self._check, self._written = space, check, written
+        self._space, self._check, self._written = space, check, written_names
         self._buffers: list[tuple[Buffer, Region, str]] = []
         self.indexed: list[tuple[IndexedBuffer, Region]] = []
         self.names: dict[str, list[Region | None]] = {}  # parameters that hold pointers, and what these point to
@@ -710,7 +716,7 @@ class _Arguments:
             raw = _scalar(index, parameter, value)
         if len(raw) != size:
             raise UserError(
-                f"argument {index} does not have the size of its parameter",
+                f"argument {index} does not match the size of its parameter",
                 code="mismatch",
                 key=f"args[{index}]",
                 found=f"{len(raw)} bytes",
@@ -740,11 +746,11 @@ class _Arguments:
         members = list[bytes]()
         for value in structure.members:
             is_array = isinstance(value, np.ndarray) and value.ndim > 0
-            one = Buffer(value) if is_array else value
+            argument = Buffer(value) if is_array else value
             members.append(
-                self._address(index, parameter, one)
-                if isinstance(one, Buffer | IndexedBuffer)
-                else np.asarray(one).tobytes()
+                self._address(index, parameter, argument)
+                if isinstance(argument, Buffer | IndexedBuffer)
+                else np.asarray(argument).tobytes()
             )
         places, size, _ = structures.offsets([len(member) for member in members])
         raw = bytearray(size)
@@ -753,7 +759,7 @@ class _Arguments:
         return bytes(raw)
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
-        """Return a tensor map that is passed by value, or the address of one in global memory."""
+        """Return a tensor map passed by value, or the address of one in global memory."""
         size = size_of(parameter)
         if size == POINTER_BYTES and parameter.type in _POINTERS:
             region = self._space.allocate(f"args[{index}] ({parameter.name}, a tensor map)", "global", BYTES)
@@ -771,16 +777,16 @@ class _Arguments:
         return self._passed(index, parameter, tensor_map)
 
     def _passed(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
-        made = self._encoded(f"args[{index}]", parameter.name, tensor_map)
+        encoded = self._encoded(f"args[{index}]", parameter.name, tensor_map)
         self.mapped.append(self._base(f"args[{index}]", parameter.name, tensor_map.of))
-        return made
+        return encoded
 
     def constant(self, symbol: str, tensor_map: TensorMapArgument) -> Bytes:
-        """Return a tensor map as a variable in constant memory holds it."""
+        """Return the bytes of a tensor map held in a constant-memory variable."""
         return np.frombuffer(self._encoded(f"constants.{symbol}", symbol, tensor_map), np.uint8)
 
     def _encoded(self, key: str, name: str, tensor_map: TensorMapArgument) -> bytes:
-        """Return the bytes of a tensor map of a kernel's parameter, or of a variable in constant memory."""
+        """Return the encoded bytes of a tensor map."""
         width = tensor_map.of.array.itemsize
         base = self._base(key, name, tensor_map.of)
         self.names.setdefault(name, []).append(self._space.at(base))
@@ -800,7 +806,7 @@ class _Arguments:
         return tensormaps.Descriptor(base, element, of, in_bytes, box, swizzle, tensor_map.pixels).encode()
 
     def _base(self, key: str, name: str, buffer: Buffer) -> int:
-        """Return the address of a buffer, which is allocated when it is first named.
+        """Return a buffer's address; allocate the buffer on first use.
 
         Raises:
             UserError: the array is not contiguous, or overlaps another one.
@@ -814,12 +820,12 @@ class _Arguments:
                 found=array.strides,
                 accepted="a C- or Fortran-contiguous array",
             )
-        for known, region, _ in self._buffers:
-            if known.array is array:
+        for earlier, region, _ in self._buffers:
+            if earlier.array is array:
                 if np.may_share_memory(region.data, array):
                     self._fill(region, buffer, name)
                 return region.base
-            if np.may_share_memory(known.array, array):
+            if np.may_share_memory(earlier.array, array):
                 raise UserError(
                     "the array overlaps an earlier one: pass the same array, or a copy", code="duplicate", key=key
                 )
@@ -837,9 +843,9 @@ class _Arguments:
         return self._written is None or name in self._written
 
     def _indexed(self, buffer: IndexedBuffer) -> int:
-        """Return the address of an indexed buffer, which is added when it is first named."""
-        for known, region in self.indexed:
-            if known.source is buffer.source:
+        """Return an indexed buffer's address; add the buffer on first use."""
+        for earlier, region in self.indexed:
+            if earlier.source is buffer.source:
                 return region.base
         region = self._space.add(PagedRegion(buffer.name, self._space.next_base, buffer.source))
         if self._check and not buffer.initialised:
@@ -849,27 +855,27 @@ class _Arguments:
         return region.base
 
     def stored(self, geometry: Geometry, ended: Indices) -> tuple[Stored, ...]:
-        """Return the elements stored to by blocks that ended, at some positions among those that were executed."""
-        of_indexed = [(one.name, one.source.dtype, region) for one, region in self.indexed]
-        of_arrays = [(name, one.array.dtype, region) for one, region, name in self._buffers if one.traced]
-        found = []
+        """Return the elements that finished blocks stored, at sampled positions."""
+        of_indexed = [(buffer.name, buffer.source.dtype, region) for buffer, region in self.indexed]
+        of_arrays = [(name, buffer.array.dtype, region) for buffer, region, name in self._buffers if buffer.traced]
+        results = []
         for name, dtype, region in (*of_indexed, *of_arrays):
             if region.log is None:
                 continue
             blocks, elements = region.log.elements(dtype.itemsize)
-            kept = np.isin(blocks, ended)
-            blocks, elements = blocks[kept], elements[kept]
+            finished = np.isin(blocks, ended)
+            blocks, elements = blocks[finished], elements[finished]
             places = region.places(elements * dtype.itemsize, slice(None)) // dtype.itemsize
-            whole = region.data[: len(region.data) // dtype.itemsize * dtype.itemsize]
+            contents = region.data[: len(region.data) // dtype.itemsize * dtype.itemsize]
             numbers = blocks if geometry.chosen is None else geometry.chosen[blocks]
-            found.append(Stored(name, numbers, elements, whole.view(dtype)[places], region.log.updated))
-        return tuple(found)
+            results.append(Stored(name, numbers, elements, contents.view(dtype)[places], region.log.updated))
+        return tuple(results)
 
     def _fill(self, region: Region, buffer: Buffer, name: str) -> None:
-        """Give a buffer its bytes: the array's own where the kernel cannot write them, else a copy."""
+        """Set a buffer's bytes: the array's own memory if the kernel cannot write them, else a copy."""
         array = buffer.array
-        whole = array.nbytes == region.stride and array.ctypes.data % WIDEST_ACCESS == 0
-        if whole and not self._may_write(name):
+        shareable = array.nbytes == region.stride and array.ctypes.data % WIDEST_ACCESS == 0
+        if shareable and not self._may_write(name):
             region.data = _bytes(array)
         else:
             region.data = np.zeros(region.stride // 8, np.uint64).view(np.uint8)
@@ -884,7 +890,7 @@ class _Arguments:
                 _bytes(buffer.array)[:] = region.data[: buffer.array.nbytes]
 
     def find_unwritten(self, findings: Findings) -> None:
-        """Note output elements that no thread wrote."""
+        """Report output elements that no thread wrote."""
         for buffer, region, name in self._buffers:
             if not buffer.output or region.shadow is None:
                 continue
@@ -907,19 +913,19 @@ def _bytes(array: NDArray[Any]) -> Bytes:
 
 
 def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401  any scalar, array or Buffer
-    """Return a scalar's bytes in the parameter's type.
+    """Convert a scalar to bytes of the parameter's type.
 
     Raises:
         UserError: a float for an integer, another width, or a value out of range.
     """
-    wanted = DTYPES[parameter.type]
+    dtype = DTYPES[parameter.type]
     key, accepted = f"args[{index}]", f".{parameter.type} {parameter.name}"
     if isinstance(value, (np.generic, np.ndarray)):
         bits = parameter.type[0] == "b"
-        integer = wanted.kind in "iu" and value.dtype.kind in "iub"
-        half = wanted.itemsize == 2 and wanted.kind == "u"  # noqa: PLR2004  nvcc passes __half as .b16 or .u16
-        fits = bits or integer or half or value.dtype.kind == wanted.kind
-        if value.dtype.itemsize != wanted.itemsize or not fits:
+        integer = dtype.kind in "iu" and value.dtype.kind in "iub"
+        half = dtype.itemsize == 2 and dtype.kind == "u"  # noqa: PLR2004  nvcc passes __half as .b16 or .u16
+        fits = bits or integer or half or value.dtype.kind == dtype.kind
+        if value.dtype.itemsize != dtype.itemsize or not fits:
             raise UserError(
                 f"argument {index} does not fit its parameter",
                 code="mismatch",
@@ -928,12 +934,12 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
                 accepted=accepted,
             )
         return value.tobytes()
-    if (isinstance(value, float) and wanted.kind != "f") or not isinstance(value, (int, float, bool)):
+    if (isinstance(value, float) and dtype.kind != "f") or not isinstance(value, (int, float, bool)):
         raise UserError(
             f"argument {index} does not fit its parameter", code="mismatch", key=key, found=value, accepted=accepted
         )
     try:
-        return np.array(value, wanted).tobytes()
+        return np.array(value, dtype).tobytes()
     except OverflowError:
         raise UserError(
             f"argument {index} is out of range", code="out-of-range", key=key, found=value, accepted=accepted
@@ -955,16 +961,16 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
             region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
                 _initial(program, number, variable, text, addresses), np.uint8
             )
-    known = {variable.name: (variable, region) for variable, _, region in pending if variable.space == "const"}
+    by_symbol = {variable.name: (variable, region) for variable, _, region in pending if variable.space == "const"}
     for symbol, array in constants.items():
-        if symbol not in known:
+        if symbol not in by_symbol:
             raise UserError(
                 "no such variable in constant memory",
                 code="unknown-name",
                 key=f"constants.{symbol}",
-                accepted=list(known),
+                accepted=list(by_symbol),
             )
-        variable, region = known[symbol]
+        variable, region = by_symbol[symbol]
         if array.nbytes > size_of(variable):
             raise UserError(
                 f"the variable {symbol} in constant memory has {size_of(variable)} bytes",
@@ -978,7 +984,7 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
 
 
 def _initial(program: Program, number: int, variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
-    """Return the bytes of one element of an initialiser of a function's variable, or the module's (-1)."""
+    """Return the bytes of one initialiser element; the function number is -1 for module variables."""
     dtype = DTYPES[variable.type]
     value = operands.literal(text)
     if isinstance(value, operands.FloatBits):

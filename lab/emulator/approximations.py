@@ -1,8 +1,8 @@
-"""Approximate instructions: the documented bounds of their errors, and results displaced by as much.
+"""Error bounds of approximate instructions, and results displaced by these bounds.
 
-The interpreter computes `ex2.approx` and its like as exactly as the type allows; a GPU may be off by the bound. A
-displaced result is the one farthest from the exact value that the bound admits, above or below it. Which of the two is
-a function of seed, instruction and operands, so that the same operands give the same result, as on hardware.
+The interpreter computes `ex2.approx` and similar instructions as exactly as the type allows; a GPU may be off by the
+bound. A displaced result is the one farthest from the exact value within the bound, above or below it. The direction
+is a function of seed, instruction and operands: the same operands give the same result, as on hardware.
 
 Source of the bounds: PTX ISA 9.1, Floating Point Instructions (9.7.3: div, rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh)
 and Half Precision Floating Point Instructions (9.7.4: tanh, ex2). It has no bound for `rcp.approx.ftz.f64`,
@@ -29,11 +29,11 @@ Kind = Literal["steps", "ulp", "relative", "absolute"]
 
 @dataclass(frozen=True, slots=True)
 class ErrorBound:
-    """The largest error of a result, in one range of the operand.
+    """The largest error of a result in one range of the operand.
 
     Attributes:
-        kind: What the error is measured in: numbers of the type between the result and the correctly rounded one, units
-            in the last place of the exact result, the exact result itself, or 1.
+        kind: The error's unit: steps between representable numbers, counted from the correctly rounded result; units in
+            the last place of the exact result; the exact result itself; or 1.
         size: The error.
         least: The range's lower end: of the operand's magnitude, of a division's divisor.
         most: Its upper end.
@@ -66,10 +66,10 @@ BOUNDS: dict[tuple[str, str], tuple[ErrorBound, ...]] = {
     ("ex2.approx", "f16"): (ErrorBound("relative", 2**-9.9),),
     ("ex2.approx", "bf16"): (ErrorBound("relative", 2.0**-7),),
 }
-"""Operation and type to its bounds; where ranges overlap, the first one counts."""
+"""Error bounds by operation and type; where ranges overlap, the first one applies."""
 
 _LARGEST = {"f16": 0x7BFF, "bf16": 0x7F7F, "f32": 0x7F7FFFFF}
-"""Bits of the largest finite number of each type."""
+"""The largest finite number of each type, as bits."""
 
 _WITHIN_ONE = ("tanh", "sin", "cos")
 
@@ -107,10 +107,10 @@ class Approximation:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Which results are displaced.
+    """The choice of results to displace.
 
     Attributes:
-        seed: What decides, with instruction and operands, whether a result is displaced up or down.
+        seed: Determines, with instruction and operands, whether a result is displaced up or down.
         positions: The instructions, by their positions in `Program.code`; None for all that have a bound.
     """
 
@@ -123,7 +123,7 @@ class Rounding:
 
 
 def _ulp(exact: Doubles) -> Doubles:
-    """Return the distance of singles beside some values."""
+    """Return the spacing of float32 numbers at these values."""
     _, exponent = np.frexp(exact)
     distance: Doubles = np.ldexp(1.0, np.maximum(exponent - 24, -149))
     return distance
@@ -133,7 +133,7 @@ _UNITS: dict[str, Callable[[Doubles], Any]] = {"ulp": _ulp, "relative": np.abs, 
 
 
 def bounds_of(opcode: str) -> tuple[ErrorBound, ...]:
-    """Return the documented bounds of an instruction's error; none for exact ones and where there are none."""
+    """Return the documented error bounds of an instruction; empty where none are documented."""
     family, *words = opcode.split(".")
     modes = [word for word in words if word in ("approx", "full")]
     if not modes:
@@ -145,12 +145,12 @@ def bounds_of(opcode: str) -> tuple[ErrorBound, ...]:
 def displaced(
     opcode: str, compute: Callable[..., Any], rounding: Rounding, position: int
 ) -> Callable[..., None] | None:
-    """Return an operation whose results are displaced by the bound of its error; None where it has no bound.
+    """Return an operation with results displaced by its error bound; None where it has none.
 
     Args:
         opcode: With every modifier.
         compute: Writes its first argument, (count,), from the others, (count,) or (1,), as `operations.base.Alu` does.
-        rounding: What decides which way.
+        rounding: Decides the direction.
         position: The instruction's position in `Program.code`.
     """
     bounds = bounds_of(opcode)
@@ -161,16 +161,18 @@ def displaced(
     displace = partial(_displace, family, t, bounds, np.uint64(_mixed_seed(rounding.seed, position)), ftz=ftz)
 
     def apart(out: Values, *ins: Values) -> None:
-        before = [np.array(one) for one in ins]  # an operand may be the destination
+        before = [np.array(operand) for operand in ins]  # an operand may be the destination
         compute(out, *before)
         if not packed:
             bits = out.view(f"u{out.dtype.itemsize}")
-            bits[...] = displace(bits, *(one.view(f"u{one.dtype.itemsize}") for one in before))
+            bits[...] = displace(bits, *(operand.view(f"u{operand.dtype.itemsize}") for operand in before))
             return
         halves = out.view(np.uint16)
         for i in range(2):  # the lower half of each, then the upper one
-            sources = (one.view(np.uint16)[i::2] for one in before)
-            halves[i::2] = displace(np.ascontiguousarray(halves[i::2]), *(np.ascontiguousarray(one) for one in sources))
+            sources = (operand.view(np.uint16)[i::2] for operand in before)
+            halves[i::2] = displace(
+                np.ascontiguousarray(halves[i::2]), *(np.ascontiguousarray(source) for source in sources)
+            )
 
     return apart
 
@@ -183,40 +185,40 @@ def _displace(
     family: str, t: str, bounds: tuple[ErrorBound, ...], seed: np.uint64, out: Bits, *ins: Bits, ftz: bool
 ) -> Bits:
     """Return displaced results, (count,) bits, from correctly rounded ones and the operands' bits."""
-    operands = [_doubles(one, t) for one in ins]
+    operands = [_doubles(bits, t) for bits in ins]
     least = 2.0**-14 if t == "f16" else 2.0**-126
     if ftz:
-        operands = [np.where(np.abs(one) < least, np.copysign(0.0, one), one) for one in operands]
-    kept = np.ones(out.shape, np.bool_)
-    for one in (*operands, _doubles(out, t)):
-        kept &= np.isfinite(one) & (one != 0)
+        operands = [np.where(np.abs(operand) < least, np.copysign(0.0, operand), operand) for operand in operands]
+    eligible = np.ones(out.shape, np.bool_)
+    for numbers in (*operands, _doubles(out, t)):
+        eligible &= np.isfinite(numbers) & (numbers != 0)
     up = _signs(seed, ins, out.shape)
-    result, left = out.copy(), kept
+    result, remaining = out.copy(), eligible
     size = np.abs(operands[-1])
     for bound in bounds:
-        inside = left & (size >= bound.least) & (size <= bound.most)
+        inside = remaining & (size >= bound.least) & (size <= bound.most)
         if bound.kind == "steps":
-            moved = _stepped(out, t, np.where(up, 1, -1) * int(bound.size))
-            moved = np.where(_doubles(moved, t) * _doubles(out, t) > 0, moved, out)
+            candidate = _stepped(out, t, np.where(up, 1, -1) * int(bound.size))
+            candidate = np.where(_doubles(candidate, t) * _doubles(out, t) > 0, candidate, out)
         else:
             exact = np.broadcast_to(_EXACT[family](*operands), out.shape)
             error = bound.size * _UNITS[bound.kind](exact)
-            moved = _rounded_towards(exact, exact + np.where(up, error, -error), out, t)
-        result = np.where(inside, moved, result)
-        left = left & ~inside
+            candidate = _rounded_towards(exact, exact + np.where(up, error, -error), out, t)
+        result = np.where(inside, candidate, result)
+        remaining = remaining & ~inside
     if family in _WITHIN_ONE:
         values = _doubles(result, t)
         result = np.where(np.abs(values) > 1, _nearest(np.copysign(1.0, values), t), result)
     if ftz:
-        result = np.where(kept & (np.abs(_doubles(result, t)) < least), out, result)
+        result = np.where(eligible & (np.abs(_doubles(result, t)) < least), out, result)
     return result
 
 
 def _signs(seed: np.uint64, ins: tuple[Bits, ...], shape: tuple[int, ...]) -> Mask:
     """Return whether results are displaced upwards: a hash (splitmix64's finaliser) of the operands' bits."""
     state: Integers = np.full(shape, seed, np.uint64)
-    for one in ins:
-        state = (state ^ one.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    for operand in ins:
+        state = (state ^ operand.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state = state ^ (state >> np.uint64(31))
@@ -225,34 +227,34 @@ def _signs(seed: np.uint64, ins: tuple[Bits, ...], shape: tuple[int, ...]) -> Ma
 
 
 def _doubles(bits: Bits, t: str) -> Doubles:
-    """Return the values of bits in a floating-point type."""
+    """Convert bits of a floating-point type to float64."""
     if t == "bf16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     return bits.view(np.float16 if t == "f16" else np.float32).astype(np.float64)
 
 
 def _nearest(values: Doubles, t: str) -> Bits:
-    """Return bits of numbers of a type beside some values: the nearest ones, or for bf16 one of the two neighbours."""
+    """Return the bits of the nearest numbers of a type (for bf16, one of the two neighbours)."""
     if t == "f16":
         return values.astype(np.float16).view(np.uint16)
     singles = values.astype(np.float32).view(np.uint32)
     return (singles >> np.uint32(16)).astype(np.uint16) if t == "bf16" else singles
 
 
-def _rounded_towards(exact: Doubles, wanted: Doubles, out: Bits, t: str) -> Bits:
-    """Return bits of the number of a type nearest to `wanted` among those between it and `exact`; `out` if none is."""
-    near, best, gap = _nearest(wanted, t), out, np.full(out.shape, np.inf)
+def _rounded_towards(exact: Doubles, target: Doubles, out: Bits, t: str) -> Bits:
+    """Return the bits of the number nearest to `target` between it and `exact`; `out` if there is none."""
+    near, best, gap = _nearest(target, t), out, np.full(out.shape, np.inf)
     for step in (-1, 0, 1):
         candidate = _stepped(near, t, np.full(out.shape, step))
         value = _doubles(candidate, t)
-        between = (value - exact) * (value - wanted) <= 0
-        distance = np.where(between, np.abs(value - wanted), np.inf)
+        between = (value - exact) * (value - target) <= 0
+        distance = np.where(between, np.abs(value - target), np.inf)
         best, gap = np.where(distance < gap, candidate, best), np.minimum(gap, distance)
     return best
 
 
 def _stepped(bits: Bits, t: str, steps: NDArray[np.int64]) -> Bits:
-    """Return bits of numbers some steps above (below) the given ones in the order of their type; finite ones."""
+    """Return the bits of the numbers some steps above (below) the given ones, clamped to finite numbers."""
     width = 8 * bits.dtype.itemsize
     top = 1 << (width - 1)
     signed = bits.astype(np.int64)

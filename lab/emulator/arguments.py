@@ -1,4 +1,4 @@
-"""Kernel arguments from words, for launching a kernel from a shell.
+"""Parse kernel arguments from the command line.
 
 ``f32[64,32]=normal`` is a buffer, ``i32=5`` a scalar, ``f32[64,32]=out`` a poisoned output of which every element
 must be written.
@@ -28,7 +28,7 @@ _TYPES = {
 _FILLS = ("zeros", "ones", "range", "normal", "uninitialised", "out")
 _WORD = re.compile(r"^([a-z]+\d+)(?:\[(\d+(?:,\d+)*)\])?=(\S+)$")
 _MOST_ELEMENTS = 2**28
-"""Of a buffer, which is filled in this process: 2 GiB of doubles, far more than a kernel is executed on."""
+"""The largest buffer to fill: 2 GiB of doubles, far more than an emulated kernel needs."""
 
 _MOST_DIGITS = 10
 _MOST_SHOWN = 60
@@ -36,7 +36,7 @@ _ACCEPTED = "TYPE=NUMBER or TYPE[SIZE,...]=FILL, such as i32=5 or f32[64,32]=nor
 
 
 def arguments_from_words(words: Sequence[str], seed: int = 0) -> list[Any]:
-    """Return what `launch` takes as ``args``.
+    """Parse words into the ``args`` of `launch`.
 
     Args:
         words: One word for each argument.
@@ -53,7 +53,7 @@ def _argument(word: str, position: int, random: np.random.Generator) -> Any:  # 
     key = f"args[{position}]"
     match = _WORD.match(word)
     if match is None:
-        raise UserError("this is not a kernel argument", code="wrong-type", key=key, found=word, accepted=_ACCEPTED)
+        raise UserError("not a kernel argument", code="wrong-type", key=key, found=word, accepted=_ACCEPTED)
     name, sizes, value = match.groups()
     if name not in _TYPES:
         raise UserError(
@@ -84,13 +84,13 @@ def _argument(word: str, position: int, random: np.random.Generator) -> Any:  # 
 def _shape(sizes: str, key: str) -> tuple[int, ...]:
     parts = sizes.split(",")
     # a very long number is refused before it is converted
-    if any(len(part) > _MOST_DIGITS for part in parts) or math.prod(map(int, parts)) > _MOST_ELEMENTS:
-        found = sizes if len(sizes) <= _MOST_SHOWN else f"{sizes[:_MOST_SHOWN]}..."
+    if any(len(size) > _MOST_DIGITS for size in parts) or math.prod(map(int, parts)) > _MOST_ELEMENTS:
+        excerpt = sizes if len(sizes) <= _MOST_SHOWN else f"{sizes[:_MOST_SHOWN]}..."
         raise UserError(
             "the buffer is too large",
             code="out-of-range",
             key=key,
-            found=found,
+            found=excerpt,
             accepted=f"at most {_MOST_ELEMENTS} elements",
         )
     return tuple(map(int, parts))
@@ -102,7 +102,7 @@ def _number(text: str, dtype: np.dtype[Any], key: str) -> Any:  # noqa: ANN401  
         return np.array(number, dtype)[()]
     except (ValueError, OverflowError):
         raise UserError(
-            "this is not a number of that type", code="wrong-type", key=key, found=text, accepted=dtype.name
+            "not a number of this type", code="wrong-type", key=key, found=text, accepted=dtype.name
         ) from None
 
 

@@ -1,6 +1,6 @@
-"""Names for the kinds of arrays that pass between the emulator's modules.
+"""Type aliases for the arrays that pass between the emulator's modules.
 
-Shapes stand in the docstrings of the functions that take and return them. `count` there is the number of threads of a
+Shapes are in the docstrings of the functions that take and return them. `count` there is the number of threads of a
 `Lanes`, `threads` that of the whole batch.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-"""The scalar type of an array that a function passes through unchanged."""
+"""The scalar type of an array a function passes through unchanged."""
 
 Indices = NDArray[np.int64]
 """Indices of threads, of blocks, or of positions in another array."""
@@ -55,9 +55,9 @@ Values = NDArray[np.generic]
 
 
 def distinct(values: Indices) -> Indices:
-    """Return the distinct ones of (count,) numbers, ascending.
+    """Return the distinct values of (count,) numbers, ascending.
 
-    NumPy's `unique` has taken a hash table since 2.3, which is several times as slow on millions of them.
+    NumPy's `unique` uses a hash table since 2.3, which is several times slower on millions of values.
     """
     ordered = np.sort(values)
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered

@@ -1,4 +1,4 @@
-"""The geometry of a batch: which threads of which blocks run together."""
+"""The geometry of a batch: the threads and blocks that run together."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Index3 = tuple[int, int, int]
 T = TypeVar("T", int, Indices)
 
 ALONE: Index3 = (1, 1, 1)
-"""The shape of a cluster of one block."""
+"""The shape of a single-block cluster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Consecutive blocks of a launch, executed together. Clusters are whole.
+    """Consecutive blocks of a launch, in whole clusters, executed together.
 
     Blocks are numbered cluster by cluster, x first, and so are the clusters of a launch. Threads are numbered block by
-    block. Every block is filled up to whole warps with lanes that never run.
+    block. Every block is padded to whole warps with lanes that never run.
 
     Attributes:
         grid: Blocks of the launch along x, y, z.
         block: Threads of a block along x, y, z.
         shape: Blocks of a cluster along x, y, z.
-        first_thread: The launch's number of the batch's first thread, where every block is filled up to whole warps.
-        chosen: (blocks of the launch,) the grid's number of each block, where only some of the grid are executed;
+        first_thread: Launch-wide number of the batch's first thread, with every block padded to whole warps.
+        chosen: (blocks of the launch,) grid number of each block, where only part of the grid is executed;
             None where all are. Threads are numbered through the chosen blocks.
         blocks: Blocks of the batch.
         threads: Threads of the batch, lanes that never run included.
         block_of: (threads,) block of each thread, counted within the batch.
         tid: Index of each thread in its block along x, y, z, (threads,) each.
         ctaid: Index of each thread's block in the grid along x, y, z, (threads,) each.
-        exists: (threads,) whether the thread is one of the launch, and does not only fill up a warp.
+        exists: (threads,) whether the thread belongs to the launch and is not padding.
         everyone: All threads of the batch.
     """
 
@@ -58,45 +58,45 @@ class Batch:
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster, which have consecutive numbers."""
+        """The number of blocks per cluster; they have consecutive numbers."""
         return math.prod(self.shape)
 
     @property
     def block_size(self) -> int:
-        """Threads that the launch asked for in each block."""
+        """The number of threads per block in the launch."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def warps(self) -> int:
-        """Warps of the batch."""
+        """The number of warps in the batch."""
         return self.threads // WARP_SIZE
 
     def where(self, thread: int) -> tuple[Index3, Index3]:
-        """Return the block index and the thread index of a thread of the batch."""
+        """Return the block and thread index of a thread of the batch."""
         return self.whereabouts(self.first_thread + thread)
 
     def whereabouts(self, ident: int) -> tuple[Index3, Index3]:
-        """Return the block index and the thread index of a thread of the launch, which may be of another batch."""
+        """Return the block and thread index of a thread of the launch, from any batch."""
         block, within = divmod(ident, padded_threads(self.block))
         number = block if self.chosen is None else int(self.chosen[block])
         return block_index(number, self.grid, self.shape), _three(within, self.block)
 
     def warp_of(self, thread: int) -> int:
-        """Return the number, in its block, of the warp of a thread, which is counted from the batch's first."""
+        """Return the warp number, within its block, of a thread of the batch."""
         return (self.first_thread + thread) % padded_threads(self.block) // WARP_SIZE
 
 
 def _three(linear: T, size: Index3) -> tuple[T, T, T]:
-    """Return the index along x, y, z of what is numbered x first."""
+    """Convert a linear index, x first, to an index along x, y, z."""
     x, y, _ = size
     return linear % x, linear // x % y, linear // (x * y)
 
 
 def block_index(number: T, grid: Index3, shape: Index3) -> tuple[T, T, T]:
-    """Return where the block with a number stands in the grid.
+    """Convert a block number to its index in the grid.
 
     Args:
-        number: The number, counted as of `Batch`.
+        number: The block number, as in `Batch`.
         grid: Blocks of the launch along x, y, z.
         shape: Blocks of a cluster along x, y, z, which divide those of the grid.
     """
@@ -107,7 +107,7 @@ def block_index(number: T, grid: Index3, shape: Index3) -> tuple[T, T, T]:
 
 
 def padded_threads(block: Index3) -> int:
-    """Return the threads of a block, filled up to whole warps."""
+    """Return the threads per block, padded to whole warps."""
     return -(-block[0] * block[1] * block[2] // WARP_SIZE) * WARP_SIZE
 
 
@@ -120,7 +120,7 @@ def make_batch(
     cluster: Index3 = ALONE,
     chosen: Indices | None = None,
 ) -> Batch:
-    """Lay out a batch.
+    """Lay out a batch of blocks.
 
     Args:
         grid: Blocks of the launch along x, y, z.
@@ -128,24 +128,24 @@ def make_batch(
         first_block: Number of the batch's first block among those that are executed.
         blocks: Blocks of the batch, whole clusters.
         cluster: Blocks of a cluster along x, y, z.
-        chosen: As of `Batch`.
+        chosen: As in `Batch`.
     """
-    each = padded_threads(block)
-    block_of = np.repeat(np.arange(blocks), each)
-    within = np.tile(np.arange(each), blocks)
+    threads_per_block = padded_threads(block)
+    block_of = np.repeat(np.arange(blocks), threads_per_block)
+    within = np.tile(np.arange(threads_per_block), blocks)
     numbers = first_block + block_of if chosen is None else chosen[first_block + block_of]
     x, y, z = block
     return Batch(
         grid,
         block,
         cluster,
-        first_block * each,
+        first_block * threads_per_block,
         chosen,
         blocks,
-        blocks * each,
+        blocks * threads_per_block,
         block_of,
         _three(within, block),
         block_index(numbers, grid, cluster),
         within < x * y * z,
-        Lanes(blocks * each),
+        Lanes(blocks * threads_per_block),
     )

@@ -1,4 +1,4 @@
-"""Operands bound to a batch: names of registers, literals and symbols become arrays, and functions on them."""
+"""Operand binding: turns registers, literals and symbols of a batch into arrays and accessors."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from lab.isa.model import Instruction
 
 _ScalarT_co = TypeVar("_ScalarT_co", bound=np.generic, covariant=True)
 Read = Callable[[Lanes], NDArray[_ScalarT_co]]
-"""Reads an operand for some threads: (count,) values, or (1,) where all threads see the same one."""
+"""Reads an operand for some threads: (count,) values, or (1,) if uniform."""
 
 Write = Callable[[Lanes, Values], None]
 """Writes (count,) or (1,) values to a register of some threads."""
 
 SINK = "_"
-"""The destination that discards what is written."""
+"""The sink operand, which discards writes."""
 
 CARRY = "%CC"
-"""The name of the carry flag, which no PTX text spells."""
+"""The internal name of the carry flag, which PTX cannot spell."""
 
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 WARPGROUP = 4
-"""Warps of a warpgroup."""
+"""Warps per warpgroup."""
 
 _NARROW_ADDRESS = 4  # bytes of a 32-bit address
 _LEAST_OFFSET, _OFFSET_LIMIT = -(2**31), 2**32
@@ -46,15 +46,15 @@ _LEAST_OFFSET, _OFFSET_LIMIT = -(2**31), 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """What operands can name in one batch.
+    """The storage operands of one batch can refer to.
 
     Attributes:
-        program: The instructions, and where variables lie.
+        program: The instructions and the memory layout.
         batch: The threads.
         registers: The register file.
         special: Special registers that do not change.
         symbols: Addresses of module variables.
-        clock: What clock registers read.
+        clock: The source of clock registers.
     """
 
     program: Program
@@ -65,7 +65,7 @@ class Storage:
     clock: StepClock
 
     def at(self, position: int) -> OperandBinder:
-        """Return the binder of the operands of one instruction."""
+        """Return an operand binder for one instruction."""
         return OperandBinder(self, position)
 
 
@@ -80,18 +80,18 @@ class OperandBinder:
         self._storage, self._position = storage, position
         self._function, self.instruction = storage.program.code[position]
 
-    def refuse(self, why: str) -> NoReturn:
-        """Raise for an instruction that cannot be executed.
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise `UnsupportedInstruction` for the bound instruction.
 
         Raises:
             UnsupportedInstruction: always.
         """
-        raise unsupported(self.instruction, why)
+        raise unsupported(self.instruction, reason)
 
     # --- what a name stands for -----------------------------------------------------------------------------
 
     def _register(self, text: str) -> NDArray[Any] | None:
-        """Return what holds a register or a special register; None for anything else."""
+        """Return the array of a register or special register; None for anything else."""
         storage = self._storage
         if text == CARRY:
             return storage.registers.carry
@@ -100,9 +100,9 @@ class OperandBinder:
         return storage.registers.array(self._function, text)
 
     def _constant(self, text: str, t: str) -> NDArray[Any] | None:
-        """Return a literal or the address of a symbol as (1,) in type t; None for other names.
+        """Return a literal or a symbol's address as (1,) in type t; None for other names.
 
-        In a cluster, that of a shared variable is (threads,): it has the block's rank.
+        In a cluster, a shared variable's address is (threads,), as it contains the block's rank.
         """
         dtype = DTYPES[t]
         value = operands.literal(text)
@@ -131,33 +131,33 @@ class OperandBinder:
             if place is not None and place.space != "stack":
                 return place.offset + offset
         program = self._storage.program
-        found = self._storage.symbols.get(program.symbol(self._function, name))
-        if found is None:
-            found = program.calls.address(name)
-        return None if found is None else found + offset
+        address = self._storage.symbols.get(program.symbol(self._function, name))
+        if address is None:
+            address = program.calls.address(name)
+        return None if address is None else address + offset
 
     def _space_of(self, text: str) -> str:
-        """Return the state space of the variable of the function or the module in ``name+offset``; "" for others."""
+        """Return the state space of the variable in ``name+offset``; "" for others."""
         parts, places = operands.symbol(text), self._storage.program.places
         place = None if parts is None else places.get((self._function, parts[0])) or places.get((-1, parts[0]))
         return place.space if place is not None else ""
 
     def _sum(self, text: str) -> tuple[NDArray[Any], int] | None:
-        """Return a register and what is added to it: ``%r1+4``, or a variable on the stack; None for other operands."""
+        """Return the register and offset of a sum (``%r1+4`` or a stack variable); None for other operands."""
         parts = operands.register_and_offset(text)
         if parts is not None:
             register = self._register(parts[0])
             return None if register is None or register.dtype == np.bool_ else (register, parts[1])
-        named = operands.symbol(text)
-        if named is None:
+        symbol = operands.symbol(text)
+        if symbol is None:
             return None
-        pointer = self._on_stack(named[0])
+        pointer = self._on_stack(symbol[0])
         if pointer is None:
             return None
-        return pointer[0], pointer[1] + named[1] + (LOCAL_WINDOW if named[2] else 0)
+        return pointer[0], pointer[1] + symbol[1] + (LOCAL_WINDOW if symbol[2] else 0)
 
     def _on_stack(self, name: str) -> tuple[NDArray[Any], int] | None:
-        """Return the frame pointer, and where behind it a variable lies; None for other names."""
+        """Return the frame pointer and a variable's offset from it; None for other names."""
         place = self._storage.program.places.get((self._function, name))
         if place is None or place.space != "stack":
             return None
@@ -165,9 +165,9 @@ class OperandBinder:
         return None if pointer is None else (pointer, place.offset)
 
     def array(self, text: str, t: str) -> tuple[NDArray[Any], bool]:
-        """Return an operand's array in type t, and whether it is one.
+        """Return an operand's array and whether it already has type t.
 
-        Where it is not, the array has another width, and each use must convert what it reads.
+        Otherwise the array has another width, and each use must convert the values it reads.
 
         Raises:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
@@ -177,24 +177,24 @@ class OperandBinder:
     def _named(self, text: str) -> NDArray[Any] | None:
         return None if text[:1].isdigit() else self._register(text)  # no register's name begins with a digit
 
-    def _typed(self, text: str, t: str, found: NDArray[Any] | None) -> tuple[NDArray[Any], bool]:
-        """Return what `array` does, where the register of that name is known; None for other operands."""
+    def _typed(self, text: str, t: str, register: NDArray[Any] | None) -> tuple[NDArray[Any], bool]:
+        """Return the result of `array` for a register already looked up; None for other operands."""
         dtype = DTYPES[t]
-        if found is None:
-            found = self._constant(text, t)
-            if found is None:
+        if register is None:
+            register = self._constant(text, t)
+            if register is None:
                 self.refuse(f"operand {text}")
-            return found, True
-        if (found.dtype == np.bool_) != (t == "pred"):
+            return register, True
+        if (register.dtype == np.bool_) != (t == "pred"):
             self.refuse(f"operand {text} in .{t}")
-        if found.dtype.itemsize == dtype.itemsize:
-            return found.view(dtype), True
-        if found.dtype.itemsize < dtype.itemsize and text.startswith("%") and text not in self._storage.special:
+        if register.dtype.itemsize == dtype.itemsize:
+            return register.view(dtype), True
+        if register.dtype.itemsize < dtype.itemsize and text.startswith("%") and text not in self._storage.special:
             self.refuse(f"{text} is narrower than .{t}")
-        return found, False
+        return register, False
 
     def simple(self, text: str, t: str) -> NDArray[Any] | None:
-        """Return the array that a source in type t is; None where reading it takes more than that array.
+        """Return a source's array if it can be used directly in type t; None where reads need more.
 
         Raises:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
@@ -208,7 +208,7 @@ class OperandBinder:
         return array if direct else None
 
     def exact(self, text: str, t: str) -> NDArray[Any] | None:
-        """Return the array of a destination that is a register of type t's width; None for other destinations.
+        """Return the array of a destination register with type t's width; None for other destinations.
 
         Raises:
             UnsupportedInstruction: the operand is not a register.
@@ -216,8 +216,8 @@ class OperandBinder:
         if text == SINK:
             return None
         array, dtype = self._destination(text), DTYPES[t]
-        same = array.dtype.itemsize == dtype.itemsize and (array.dtype == np.bool_) == (t == "pred")
-        return array.view(dtype) if same else None
+        matches = array.dtype.itemsize == dtype.itemsize and (array.dtype == np.bool_) == (t == "pred")
+        return array.view(dtype) if matches else None
 
     def _destination(self, text: str) -> NDArray[Any]:
         if text == CARRY:
@@ -241,7 +241,7 @@ class OperandBinder:
     def source(self, text: str, t: str) -> Read[Any]: ...
 
     def source(self, text: str, t: str) -> Read[Any]:
-        """Return a function that reads an operand in type t."""
+        """Return a reader of an operand in type t."""
         dtype = DTYPES[t]
         if text in operands.CLOCKS:
             clock = self._storage.clock
@@ -264,7 +264,7 @@ class OperandBinder:
         return lambda lanes: lanes.select(array).astype(unsigned).view(dtype)
 
     def target(self, text: str, t: str) -> Write:
-        """Return a function that writes a register; a wider register is extended by type t's sign.
+        """Return a writer of a register; a wider register is extended by type t's sign.
 
         Raises:
             UnsupportedInstruction: the operand is not a register that holds the type.
@@ -281,7 +281,7 @@ class OperandBinder:
         return _extended(array, np.dtype(f"u{dtype.itemsize}"))
 
     def guard(self) -> Callable[[], Mask]:
-        """Return a function that reads the instruction's guard for all threads of the batch, (threads,)."""
+        """Return a reader of the instruction's guard for all threads of the batch, (threads,)."""
         array = self._storage.registers.array(self._function, self.instruction.predicate or "")
         if array is None or array.dtype != np.bool_:
             self.refuse("the guard is not a predicate")
@@ -289,15 +289,15 @@ class OperandBinder:
         return (lambda: ~flags) if self.instruction.negated else (lambda: flags)
 
     def stack_pointer(self) -> NDArray[np.uint64]:
-        """Return where the stack of each thread ends, (threads,) offsets in local memory.
+        """Return each thread's stack pointer, (threads,) offsets in local memory.
 
         Raises:
             UnsupportedInstruction: the program has no stack.
         """
-        found = self._storage.registers.array(-1, STACK_POINTER)
-        if found is None:
+        pointer = self._storage.registers.array(-1, STACK_POINTER)
+        if pointer is None:
             self.refuse("the stack")
-        return found
+        return pointer
 
     # --- addresses --------------------------------------------------------------------------------------------
 
@@ -307,12 +307,12 @@ class OperandBinder:
         Raises:
             UnsupportedInstruction: the operand is not an address.
         """
-        found = operands.address(text)
-        if found is None:
+        operand = operands.address(text)
+        if operand is None:
             self.refuse(f"address {text}")
-        base, offset = found.base, found.offset
+        base, offset = operand.base, operand.offset
         if base is not None and not _LEAST_OFFSET <= offset < _OFFSET_LIMIT:
-            self.refuse(f"an offset of {offset} bytes; accepted are 32 bits")
+            self.refuse(f"an offset of {offset} bytes (more than 32 bits)")
         if base is not None and (self._storage.registers.type_of(self._function, base) or "b")[0] in "fp":
             self.refuse(f"address {text}")
         register = None if base is None else self._register(base)
@@ -330,7 +330,7 @@ class OperandBinder:
         return total
 
     def _fixed_address(self, text: str, base: str | None, space: str) -> int:
-        """Return the address of a symbol, or 0 for an absolute address."""
+        """Return a symbol's address, or 0 for an absolute address."""
         if base is None:
             return 0
         start = self._symbol(base)
@@ -341,22 +341,22 @@ class OperandBinder:
         return start + _WINDOWS.get(self._space_of(base), 0)
 
     def parameter_space(self, text: str, space: str) -> str:
-        """Return a state space, with `param` replaced by `kernel-param` or `frame`.
+        """Return the state space, with `param` resolved to `kernel-param` or `frame`.
 
         Args:
             text: The address operand.
-            space: The state space that the opcode names.
+            space: The state space in the opcode.
         """
         if space != "param":
             return space
-        found = operands.address(text)
-        place = None if found is None else self._storage.program.places.get((self._function, found.base or ""))
+        operand = operands.address(text)
+        place = None if operand is None else self._storage.program.places.get((self._function, operand.base or ""))
         return place.space if place is not None else "kernel-param"
 
     # --- warps ------------------------------------------------------------------------------------------------
 
     def missing_lanes(self, lanes: Lanes, alive: Mask) -> Mask:
-        """Return, for each warp of the batch, whether lanes that a gate instruction names are not in a group.
+        """Return, for each warp of the batch, whether a group lacks lanes that a gate instruction names.
 
         Args:
             lanes: The group.
@@ -370,27 +370,27 @@ class OperandBinder:
             return np.asarray(absent.any(axis=1))
         masks = np.zeros(lanes.threads, np.uint32)
         masks[lanes.rows] = self.source(mask_text, "b32")(lanes)
-        named = np.bitwise_or.reduce(masks.reshape(-1, WARP_SIZE), axis=1)
-        mentioned = (named[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32)) & np.uint32(1)
+        lane_masks = np.bitwise_or.reduce(masks.reshape(-1, WARP_SIZE), axis=1)
+        mentioned = (lane_masks[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32)) & np.uint32(1)
         return np.asarray((absent & (mentioned != 0)).any(axis=1))
 
     def _missing_of_warpgroups(self, absent: Mask) -> Mask:
-        """Return, for each warp, whether some thread of its warpgroup is among the (warps, 32) absent ones."""
+        """Return, for each warp, whether its warpgroup has a thread among the (warps, 32) absent ones."""
         batch = self._storage.batch
-        each = batch.warps // batch.blocks
-        by_warp = absent.any(axis=1).reshape(batch.blocks, each)
-        padded = np.zeros((batch.blocks, -(-each // WARPGROUP) * WARPGROUP), np.bool_)
-        padded[:, :each] = by_warp
-        some = padded.reshape(batch.blocks, -1, WARPGROUP).any(axis=2)
-        return np.repeat(some, WARPGROUP, axis=1)[:, :each].reshape(-1)
+        warps_per_block = batch.warps // batch.blocks
+        by_warp = absent.any(axis=1).reshape(batch.blocks, warps_per_block)
+        padded = np.zeros((batch.blocks, -(-warps_per_block // WARPGROUP) * WARPGROUP), np.bool_)
+        padded[:, :warps_per_block] = by_warp
+        by_group = padded.reshape(batch.blocks, -1, WARPGROUP).any(axis=2)
+        return np.repeat(by_group, WARPGROUP, axis=1)[:, :warps_per_block].reshape(-1)
 
     def register_names(self, text: str) -> tuple[RegisterName, ...]:
-        """Return the registers in an operand, as `Program.wgmma_registers` has them; other names are among them."""
+        """Return the names in an operand, keyed as in `Program.wgmma_registers`, registers or not."""
         return tuple((self._function, name) for name in operands.elements(text))
 
 
 def _sum_read(register: NDArray[Any], offset: int) -> Callable[[Lanes], Addresses]:
-    """Return a function that computes the sum of a register and a constant, (count,)."""
+    """Return a function that adds a register and a constant, (count,)."""
     if register.dtype.itemsize == _NARROW_ADDRESS:  # it wraps at 32 bits
         narrow = np.uint32(offset & 0xFFFFFFFF)
         return lambda lanes: np.add(lanes.select(register), narrow).astype(np.int64)
@@ -399,14 +399,14 @@ def _sum_read(register: NDArray[Any], offset: int) -> Callable[[Lanes], Addresse
 
 
 def _offset_read(register: NDArray[Any], offset: int, dtype: np.dtype[Any]) -> Read[Any]:
-    """Return a function that reads the sum of a register and a constant, which wraps."""
+    """Return a reader of a register plus a constant, with wrap-around."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     step = unsigned.type(offset & (2 ** (8 * dtype.itemsize) - 1))
     return lambda lanes: (lanes.select(register).astype(unsigned) + step).view(dtype)
 
 
 def _same_width(array: NDArray[Any]) -> Write:
-    """Return a function that writes values, converted to the array's type where theirs is another."""
+    """Return a writer that converts values to the array's type."""
 
     def write(lanes: Lanes, values: Values) -> None:
         array[lanes.rows] = values
@@ -415,7 +415,7 @@ def _same_width(array: NDArray[Any]) -> Write:
 
 
 def _extended(array: NDArray[Any], dtype: np.dtype[Any]) -> Write:
-    """Return a function that writes narrower values, seen in type `dtype` and extended."""
+    """Return a writer that extends narrower values of type `dtype`."""
 
     def write(lanes: Lanes, values: Values) -> None:
         array[lanes.rows] = values if values.dtype == dtype else values.view(dtype)
@@ -424,7 +424,7 @@ def _extended(array: NDArray[Any], dtype: np.dtype[Any]) -> Write:
 
 
 def _member_mask(instruction: Instruction) -> str | None:
-    """Return the operand that names the lanes taking part; None where all lanes of the warp do."""
+    """Return the member-mask operand; None where all lanes of the warp take part."""
     family = instruction.opcode.split(".")[0]
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return instruction.operands[-1]

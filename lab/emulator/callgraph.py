@@ -1,4 +1,4 @@
-"""Which functions a kernel can call, directly or through their addresses, and which of them call themselves again."""
+"""The call graph: functions a kernel can call, directly or by address, and which are recursive."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lab.isa.model import Function, Instruction, Module
 PRINT = "vprintf"  # what printf() calls
 ASSERTION = "__assertfail"  # what a failed assert() calls
 PROVIDED = (PRINT, ASSERTION)
-"""Functions that no PTX defines and that the emulator executes itself."""
+"""External functions the emulator provides."""
 
 CODE_WINDOW = 4 << 36
-"""Address before the first function's; nothing can be loaded from there."""
+"""The base of function addresses, outside loadable memory."""
 
 _FUNCTION_BYTES = 16
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*", re.ASCII)
@@ -25,12 +25,12 @@ _HEAP = ("malloc", "free", "calloc", "realloc", "_Znwm", "_Znam", "_ZdlPv", "_Zd
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a call instruction says.
+    """A decoded call instruction.
 
     Attributes:
         target: A function's name, or the register with its address.
-        results: Where the results go, in the function's order.
-        arguments: What is passed, in the function's order.
+        results: Destinations of the results, in the function's order.
+        arguments: The actual arguments, in the function's order.
         listed: The label of the table or prototype of an indirect call; empty where there is none.
     """
 
@@ -41,36 +41,35 @@ class Call:
 
 
 def call_of(instruction: Instruction) -> Call | None:
-    """Read a call: `call (results), target, (arguments), listed`; return None for other instructions.
+    """Decode `call (results), target, (arguments), listed`; return None for other instructions.
 
     Raises:
-        UnsupportedInstruction: it names no function.
+        UnsupportedInstruction: the call has no function name.
     """
     if instruction.opcode.split(".", 1)[0] != "call":
         return None
-    rest = list(instruction.operands)
-    results = operands.elements(rest.pop(0)) if rest and rest[0].startswith("(") else ()
-    target = rest.pop(0) if rest else ""
-    arguments = operands.elements(rest.pop(0)) if rest and rest[0].startswith("(") else ()
-    if not _NAME.fullmatch(target) or len(rest) > 1:
-        raise UnsupportedInstruction(instruction.line, text_of(instruction), "a call names a function or a register")
-    return Call(target, results, arguments, rest[0] if rest else "")
+    remaining = list(instruction.operands)
+    results = operands.elements(remaining.pop(0)) if remaining and remaining[0].startswith("(") else ()
+    target = remaining.pop(0) if remaining else ""
+    arguments = operands.elements(remaining.pop(0)) if remaining and remaining[0].startswith("(") else ()
+    if not _NAME.fullmatch(target) or len(remaining) > 1:
+        raise UnsupportedInstruction(instruction.line, text_of(instruction), "a call without a function or register")
+    return Call(target, results, arguments, remaining[0] if remaining else "")
 
 
 class CallGraph:
-    """The functions that a kernel can call.
+    """The functions a kernel can call.
 
     Attributes:
-        functions: The kernel, and everything that it can call.
-        recursive: For each of them, a number that functions which call each other again share; -1 where it never
-            is called again before it has returned.
+        functions: The kernel and every function it can call.
+        recursive: For each function, the number of its cycle of mutual recursion; -1 where it is not recursive.
     """
 
     def __init__(self, module: Module, kernel: Function) -> None:
         """Follow the calls from a kernel.
 
         Raises:
-            UnsupportedInstruction: a function is called that is neither defined nor provided.
+            UnsupportedInstruction: a called function is neither defined nor provided.
         """
         import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
 
@@ -80,43 +79,43 @@ class CallGraph:
         self._kernel = kernel
         self._edges = nx.DiGraph()
         self._taken: set[str] = set()
-        self._indirect: set[str] = set()  # functions that call whatever has had its address taken
+        self._indirect: set[str] = set()  # functions with calls to any function whose address is taken
         self._follow()
         self.functions = self._ordered()
         self.recursive = self._cycles()
 
     def address(self, name: str) -> int | None:
-        """Return the address of a function of the module; None where it defines none of that name."""
+        """Return a function's address; None where the module does not define it."""
         place = self._places.get(name)
         return None if place is None else CODE_WINDOW + _FUNCTION_BYTES * (place + 1)
 
     def again(self, caller: int, callee: int) -> bool:
-        """Return whether a call can lead back to its caller, by their positions in `functions`."""
+        """Return whether a call can recurse into its caller, by their positions in `functions`."""
         return self.recursive[caller] >= 0 and self.recursive[caller] == self.recursive[callee]
 
     def _follow(self) -> None:
-        todo, seen = [self._kernel], {self._kernel.name}
+        todo, visited = [self._kernel], {self._kernel.name}
         self._edges.add_node(self._kernel.name)
         initialised = False
         while todo:
             function = todo.pop()
             for instruction in function.instructions:
                 for name in self._named(function, instruction):
-                    if name not in seen:
-                        seen.add(name)
+                    if name not in visited:
+                        visited.add(name)
                         todo.append(self._by_name[name])
             if self._indirect and not initialised:
                 initialised = True
                 for name in self._initial_names():
                     self._taken.add(name)
-                    if name not in seen:
-                        seen.add(name)
+                    if name not in visited:
+                        visited.add(name)
                         todo.append(self._by_name[name])
         for caller in self._indirect:
             self._edges.add_edges_from((caller, name) for name in self._taken)
 
     def _named(self, function: Function, instruction: Instruction) -> Iterator[str]:
-        """Yield the functions that an instruction calls, or whose address it takes."""
+        """Yield the functions an instruction calls or takes the address of."""
         call = call_of(instruction)
         if call is None:
             name = instruction.operands[-1] if instruction.operands else ""
@@ -140,7 +139,7 @@ class CallGraph:
         return name
 
     def _initial_names(self) -> Iterator[str]:
-        """Yield the functions whose addresses are in initialisers, as virtual functions' are."""
+        """Yield the functions whose addresses are in initialisers, such as vtables."""
         variables = [*self._module.variables]
         for function in self._module.functions:
             variables += [variable for variable in function.variables if variable.initial]
@@ -151,7 +150,7 @@ class CallGraph:
                     yield parts[0]
 
     def _ordered(self) -> list[Function]:
-        """Return the functions, the kernel first, and callees after their callers where that can be."""
+        """Return the functions: the kernel first, callees after callers where possible."""
         import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
 
         reached = [self._kernel.name, *nx.descendants(self._edges, self._kernel.name)]
@@ -160,12 +159,12 @@ class CallGraph:
         graph = nx.DiGraph(self._edges.subgraph(reached))
         graph.add_nodes_from(loose)
         graph.remove_node(self._kernel.name)
-        rest: Iterable[str]
+        callees: Iterable[str]
         if nx.is_directed_acyclic_graph(graph):
-            rest = nx.topological_sort(graph)
+            callees = nx.topological_sort(graph)
         else:
-            rest = sorted(graph.nodes, key=self._places.__getitem__)
-        return [self._by_name[name] for name in (self._kernel.name, *rest)]
+            callees = sorted(graph.nodes, key=self._places.__getitem__)
+        return [self._by_name[name] for name in (self._kernel.name, *callees)]
 
     def _cycles(self) -> list[int]:
         import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
@@ -179,7 +178,7 @@ class CallGraph:
 
 
 def is_register(function: Function, name: str) -> bool:
-    """Return whether a call's target is a register, which holds an address."""
+    """Return whether a call's target is a register holding an address."""
     if name.startswith("%"):
         return True
     return any(variable.space == "reg" and variable.name == name for variable in function.variables)

@@ -1,4 +1,4 @@
-"""Calls of device functions: which function is called, and what passes both ways."""
+"""Device function calls: targets, arguments and results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from lab.isa.model import Variable
 class Calls:
     """Passes values between callers and callees.
 
-    A function that calls itself again has one set of registers and parameters here, so a call that can lead back to its
-    caller keeps them aside until it returns.
+    A recursive function has one set of registers and parameters here, so a recursive call saves them until it returns.
 
     Attributes:
-        storage: Registers, and what operands can name.
-        frame: Call parameters, a row for each thread.
+        storage: Registers and other operands.
+        frame: Call parameters, one row per thread.
     """
 
     storage: Storage
@@ -35,15 +34,15 @@ class Calls:
     _kept: dict[tuple[int, int, str], NDArray[Any]] = field(default_factory=dict)
 
     def call(self, position: int) -> Call:
-        """Return what a call instruction says."""
+        """Decode a call instruction."""
         instruction = self.storage.program.code[position][1]
-        found = call_of(instruction)
-        if found is None:
+        decoded = call_of(instruction)
+        if decoded is None:
             raise unsupported(instruction, "not a call")
-        return found
+        return decoded
 
     def targets(self, position: int, lanes: Lanes) -> tuple[list[tuple[int, Lanes]], Lanes]:
-        """Return the functions that some threads call, by their numbers, and the threads that call no function."""
+        """Return the functions some threads call, by number, and the threads that call no function."""
         program, call = self.storage.program, self.call(position)
         number, _ = program.code[position]
         nobody = Lanes(lanes.threads, np.zeros(0, np.int64))
@@ -51,13 +50,13 @@ class Calls:
             called = next(i for i, function in enumerate(program.functions) if function.name == call.target)
             return [(called, lanes)], nobody
         addresses = lanes.fill(self.storage.at(position).source(call.target, "u64")(lanes))
-        found, left = [], np.ones(lanes.count, np.bool_)
+        by_function, unmatched = [], np.ones(lanes.count, np.bool_)
         for i, function in enumerate(program.functions[1:], 1):
-            here = addresses == np.uint64(program.calls.address(function.name) or 0)
-            if here.any():
-                found.append((i, lanes.take(np.flatnonzero(here))))
-                left &= ~here
-        return found, lanes.take(np.flatnonzero(left))
+            matches = addresses == np.uint64(program.calls.address(function.name) or 0)
+            if matches.any():
+                by_function.append((i, lanes.take(np.flatnonzero(matches))))
+                unmatched &= ~matches
+        return by_function, lanes.take(np.flatnonzero(unmatched))
 
     def argument(self, position: int, index: int, lanes: Lanes, size: int) -> Bytes:
         """Return one argument of a call to a provided function, (count, size) bytes."""
@@ -67,28 +66,28 @@ class Calls:
         return self._actual(position, arguments[index], size, lanes)
 
     def give_result(self, position: int, values: Bytes, lanes: Lanes) -> None:
-        """Write the result of a provided function, (count, size) bytes, where the call wants it."""
+        """Write a provided function's result, (count, size) bytes, to the call's destination."""
         for text in self.call(position).results[:1]:
             self._write_actual(position, text, values, lanes)
 
     def enter(self, position: int, callee: int, level: int, lanes: Lanes) -> Lanes:
-        """Pass the arguments of a call; return the threads whose stack is too small for it.
+        """Pass a call's arguments; return the threads whose stack is too small.
 
         Args:
             position: The call instruction.
             callee: Number of the function.
-            level: Calls that are under way.
+            level: The call depth.
             lanes: The threads.
         """
         program = self.storage.program
         caller, instruction = program.code[position]
         function, call = program.functions[callee], self.call(position)
-        for actual, expected, what in (
+        for actual, expected, kind in (
             (call.arguments, function.parameters, "arguments"),
             (call.results, function.results, "results"),
         ):
             if len(actual) != len(expected):
-                raise unsupported(instruction, f"{function.name} has {len(expected)} {what}, not {len(actual)}")
+                raise unsupported(instruction, f"{function.name} has {len(expected)} {kind}, not {len(actual)}")
         values = [
             self._actual(position, text, _bytes_of(formal), lanes)
             for text, formal in zip(call.arguments, function.parameters, strict=True)
@@ -100,7 +99,7 @@ class Calls:
         return self._push(callee, lanes)
 
     def leave(self, position: int, callee: int, level: int, lanes: Lanes) -> None:
-        """Return the results of a call. Arguments as in `enter`, the level that of the caller."""
+        """Return a call's results. Arguments as in `enter`; the level is the caller's."""
         program = self.storage.program
         caller, _ = program.code[position]
         function = program.functions[callee]
@@ -129,25 +128,25 @@ class Calls:
         end = self._hidden(-1, STACK_POINTER)
         self._hidden(callee, FRAME_POINTER)[lanes.rows] = end[lanes.rows]
         end[lanes.rows] += np.uint64(size)
-        most = np.uint64(program.stack_start + STACK_BYTES)
-        return lanes.take(np.flatnonzero(lanes.select(end) > most))
+        limit = np.uint64(program.stack_start + STACK_BYTES)
+        return lanes.take(np.flatnonzero(lanes.select(end) > limit))
 
     def _keep(self, caller: int, level: int, lanes: Lanes) -> None:
-        """Keep a function's registers and parameters aside, for some threads."""
+        """Save a function's registers and parameters for some threads."""
         for name, array in self._own(caller):
-            kept = self._kept.get((level, caller, name))
-            if kept is None:
-                kept = self._kept[level, caller, name] = np.zeros_like(array)
-            kept[lanes.rows] = array[lanes.rows]
+            saved = self._kept.get((level, caller, name))
+            if saved is None:
+                saved = self._kept[level, caller, name] = np.zeros_like(array)
+            saved[lanes.rows] = array[lanes.rows]
 
     def _bring_back(self, caller: int, level: int, lanes: Lanes) -> None:
         for name, array in self._own(caller):
-            kept = self._kept.get((level, caller, name))
-            if kept is not None:
-                array[lanes.rows] = kept[lanes.rows]
+            saved = self._kept.get((level, caller, name))
+            if saved is not None:
+                array[lanes.rows] = saved[lanes.rows]
 
     def _own(self, function: int) -> list[tuple[str, NDArray[Any]]]:
-        """Return the registers of a function, and the bytes of its parameters, by name."""
+        """Return a function's registers and parameter bytes, by name."""
         own = self.storage.registers.of(function)
         rows = self._rows
         for (number, name), place in self.storage.program.places.items():
@@ -166,7 +165,7 @@ class Calls:
         return place if place is not None and place.space == "frame" else None
 
     def _actual(self, position: int, text: str, size: int, lanes: Lanes) -> Bytes:
-        """Return an argument as the caller writes it, (count, size) bytes: a parameter, a register or a constant."""
+        """Return an actual argument, (count, size) bytes: a parameter, register or constant."""
         number, instruction = self.storage.program.code[position]
         place = self._place(number, text)
         if place is not None:
@@ -188,7 +187,7 @@ class Calls:
         if array is not None:
             array[lanes.rows] = _fitted(value, array.itemsize).view(array.dtype).reshape(-1)
         elif text != "_":
-            raise unsupported(instruction, f"{text} is neither a parameter nor a register")
+            raise unsupported(instruction, f"{text} must be a parameter or a register")
 
     def _formal(self, function: int, variable: Variable, lanes: Lanes) -> Bytes:
         if variable.space == "reg":
@@ -211,7 +210,7 @@ class Calls:
 
 
 def is_provided(call: Call) -> bool:
-    """Return whether a call is one of a function that the emulator executes itself."""
+    """Return whether a call's target is one the emulator provides."""
     return call.target in PROVIDED
 
 
@@ -220,12 +219,12 @@ def _bytes_of(variable: Variable) -> int:
 
 
 def _as_bytes(values: NDArray[Any]) -> Bytes:
-    """Return (count,) values as (count, size) bytes, which are a copy."""
+    """Return (count,) values as a copy of their bytes, (count, size)."""
     return np.array(values).view(np.uint8).reshape(len(values), -1)
 
 
 def _fitted(value: Bytes, size: int) -> Bytes:
-    """Return (count, size) bytes, cut or filled with zeros."""
+    """Truncate or zero-pad bytes to (count, size)."""
     fitted = np.zeros((len(value), size), np.uint8)
     least = min(size, value.shape[1])
     fitted[:, :least] = value[:, :least]

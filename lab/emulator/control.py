@@ -1,9 +1,9 @@
-"""Basic blocks and the order in which diverged groups of threads run.
+"""Basic blocks and the scheduling order of diverged groups of threads.
 
-The group that comes first in a weak topological order of the control-flow graph runs first (Bourdoncle,
+The first group in a weak topological order of the control-flow graph runs first (Bourdoncle,
 Efficient chaotic iteration strategies with widenings, 1993). In this order, everything on the way to a reconvergence
-point precedes it, and a loop's body precedes what follows the loop, however the compiler laid out the code. So threads
-that have parted wait for each other where their paths meet.
+point precedes it, and a loop's body precedes the code after the loop, whatever the compiler's code layout. So diverged
+threads wait for each other at reconvergence points.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class CodeBlock:
         function: Position of its function.
         first: First instruction of the program.
         stop: One past the last instruction that is not the terminator.
-        end: The instruction that decides where threads go next, or None where they fall through.
-        following: Block that follows in the listing, or -1 at the end of a function.
-        gate: The block begins with an instruction for which lanes of a warp wait for each other.
-        takes: Registers of each thread that the block begins by taking (`setmaxnreg.inc`); 0 where it takes none.
+        end: The terminator, or None where threads fall through.
+        following: The next block in the listing, or -1 at the end of a function.
+        gate: The block begins with an instruction at which lanes of a warp wait for each other.
+        takes: Registers per thread requested at the block's start (`setmaxnreg.inc`); 0 for none.
     """
 
     index: int
@@ -49,7 +49,7 @@ class CodeBlock:
 
 
 def ends_block(instruction: Instruction) -> bool:
-    """Return whether threads may part, wait or leave at an instruction."""
+    """Return whether threads may diverge, wait or exit at an instruction."""
     family, *parts = instruction.opcode.split(".")
     if family in BARRIERS:
         return "warp" not in parts
@@ -59,13 +59,13 @@ def ends_block(instruction: Instruction) -> bool:
 
 
 def is_wait(instruction: Instruction) -> bool:
-    """Return whether threads wait for a phase of an mbarrier at an instruction."""
+    """Return whether an instruction waits for an mbarrier phase."""
     family, *parts = instruction.opcode.split(".")
     return family == "mbarrier" and parts[:1] in (["try_wait"], ["test_wait"])
 
 
 def is_gate(instruction: Instruction) -> bool:
-    """Return whether the lanes that a mask names, or all lanes of a warp, execute an instruction together."""
+    """Return whether a warp, or the lanes in a mask, must execute an instruction together."""
     family, *parts = instruction.opcode.split(".")
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return "sync" in parts
@@ -73,12 +73,12 @@ def is_gate(instruction: Instruction) -> bool:
 
 
 def taken_registers(instruction: Instruction) -> int:
-    """Return how many registers of each thread an instruction takes; 0 for one that takes none."""
+    """Return the registers per thread that an instruction requests; 0 for none."""
     return (given_registers(instruction) or 0) if instruction.opcode.startswith("setmaxnreg.inc.") else 0
 
 
 def split(function: Function, number: int, first_block: int, offset: int) -> list[CodeBlock]:
-    """Cut a function into basic blocks.
+    """Split a function into basic blocks.
 
     Args:
         function: The function.
@@ -117,7 +117,7 @@ def split(function: Function, number: int, first_block: int, offset: int) -> lis
 
 
 def weak_topological_order(graph: nx.DiGraph, entry: int) -> list[int]:
-    """Return the nodes that can be reached, ordered so that loops are contiguous and precede what follows them."""
+    """Return the reachable nodes, with loops contiguous and before the nodes that follow them."""
     import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
 
     reached = graph.subgraph(nx.descendants(graph, entry) | {entry})
@@ -130,7 +130,7 @@ def _append_component(graph: nx.DiGraph, head: int, order: list[int]) -> None:
     import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
 
     condensed = nx.condensation(graph)
-    # Ties by address, so that code runs in listing order where the graph leaves it open.
+    # Ties are broken by address: code runs in listing order where the graph allows it.
     lowest = {node: min(data["members"]) for node, data in condensed.nodes(data=True)}
     for component in nx.lexicographical_topological_sort(condensed, key=lambda node: lowest[node]):
         members = condensed.nodes[component]["members"]

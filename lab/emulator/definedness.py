@@ -1,8 +1,8 @@
-"""Which registers a program may read before it has written them, as far as its text tells.
+"""Definedness: a static analysis of the registers a program may read before writing them.
 
-A register of PTX holds nothing defined until it is written. Compilers leave such reads in their output where a value
-does not matter, so that a read alone is no fault; a value that decides something is. This module finds the registers
-that have to be watched for that: those that some path reaches unwritten, and whatever is computed from them.
+A PTX register is undefined until it is written. Compilers emit such reads where the value does not matter, so a read
+alone is not a fault; a value with an effect is. This module finds the registers to watch: those that some path reaches
+unwritten, and those computed from them.
 """
 
 from __future__ import annotations
@@ -29,27 +29,26 @@ _PASSES_ON = frozenset({
     "setp", "set", "selp", "slct", "shl", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin", "cos", "tanh", "copysign",
     "popc", "clz", "testp", "not", "addc", "subc", "madc", "sad", "dp4a", "dp2a", "mma", "movmatrix", "redux",
 })  # fmt: skip
-"""Families whose result is undefined where an operand is."""
+"""Families whose result is undefined if any operand is."""
 
 _PACKS = frozenset({"and", "or", "xor", "lop3", "shr", "shf", "prmt", "bfi", "bfe", "brev", "shfl"})
-"""Families whose result is undefined where all registers that they read are: others may well leave the undefined bits
-behind."""
+"""Families whose result is undefined only if all source registers are; others may discard undefined bits."""
 
 _ELSEWHERE = ("global", "const")
 
 PassesOn = Literal["never", "any", "all"]
-"""Whether a result is undefined: never, where any operand is, or where all registers among the operands are."""
+"""The rule for an undefined result: never, if any operand is, or if all source registers are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The registers of one instruction.
+    """The registers of one instruction, by role.
 
     Attributes:
-        writes: Those that it writes.
-        reads: Those whose values it reads, guard and addresses left out.
-        addresses: Those that it computes addresses from.
-        passes_on: Whether what it writes is undefined where what it reads is.
+        writes: Destination registers.
+        reads: Source registers, without guard and addresses.
+        addresses: Registers in address operands.
+        passes_on: The rule by which undefined sources make the result undefined.
     """
 
     writes: tuple[str, ...]
@@ -59,7 +58,7 @@ class Roles:
 
 
 class Laid(Protocol):
-    """What is asked of a program: `lab.emulator.program.Program`."""
+    """The part of `lab.emulator.program.Program` that the analysis needs."""
 
     functions: list[Function]
     code: list[tuple[int, Instruction]]
@@ -73,19 +72,19 @@ class Laid(Protocol):
         """The variables in shared memory."""
 
     def successors(self, block: CodeBlock) -> list[int]:
-        """Return the blocks of the same function that can follow a block."""
+        """Return the successors of a block within its function."""
 
 
 class Definedness:
-    """The registers of a program that have to be watched.
+    """The registers of a program to watch for undefined values.
 
     Attributes:
-        unwritten: Function and name of each register that some path reads before anything has written it.
-        watched: These, and those loaded from shared or local memory or computed from them.
+        unwritten: Function and name of each register that some path reads before a write.
+        watched: These, registers loaded from shared or local memory, and registers computed from them.
     """
 
     def __init__(self, program: Laid) -> None:
-        """Look at every path of every function."""
+        """Analyse every path of every function."""
         self._program = program
         self._registers = [_Declared(function) for function in program.functions]
         self._names: dict[tuple[int, str], tuple[str, ...]] = {}
@@ -96,51 +95,51 @@ class Definedness:
 
     @property
     def needed(self) -> bool:
-        """Whether the program can read a register, or a byte of shared or local memory, that nothing has written."""
+        """Return whether the program can read a register, or shared or local memory, before it is written."""
         program = self._program
         if self.unwritten or program.local_bytes > 0 or program.shared_variables:
             return True
         return any(instruction.opcode.startswith("shfl.") for _, instruction in program.code)
 
     def roles(self, position: int) -> Roles:
-        """Return what an instruction does with its registers."""
+        """Return the register roles of an instruction."""
         return self._roles[position]
 
     def decides(self, position: int) -> bool:
-        """Return whether what an instruction writes decides anything: a branch, a guard, a store, another access.
+        """Return whether an instruction's result has an effect: a branch, guard, store or other access.
 
-        What is only computed and never used decides nothing. Each batch of each launch asks anew.
+        A value that is computed and never used has no effect. The answer is cached for the batches of all launches.
         """
         if position not in self._deciding:
             self._deciding[position] = self._decides(position)
         return self._deciding[position]
 
     def _decides(self, position: int) -> bool:
-        known = set(self._roles[position].writes)
+        affected = set(self._roles[position].writes)
         number = self._program.code[position][0]
-        others = [
+        instructions = [
             (instruction.predicate, self._roles[at])
             for at, (function, instruction) in enumerate(self._program.code)
             if function == number and at != position
         ]
-        while known:
-            found: set[str] = set()
-            for predicate, roles in others:
-                if predicate in known:
+        while affected:
+            derived: set[str] = set()
+            for predicate, roles in instructions:
+                if predicate in affected:
                     return True
-                if known.intersection(roles.reads) or known.intersection(roles.addresses):
+                if affected.intersection(roles.reads) or affected.intersection(roles.addresses):
                     if not roles.writes:
                         return True
-                    found.update(roles.writes)
-            if found <= known:
+                    derived.update(roles.writes)
+            if derived <= affected:
                 return False
-            known |= found
+            affected |= derived
         return False
 
     # --- one instruction --------------------------------------------------------------------------------------
 
     def _names_in(self, number: int, text: str) -> tuple[str, ...]:
-        """Return the registers that an operand names."""
+        """Return the registers in an operand."""
         names = self._names.get((number, text))
         if names is None:
             declared = self._registers[number]
@@ -172,66 +171,66 @@ class Definedness:
     # --- all paths --------------------------------------------------------------------------------------------
 
     def _find_unwritten(self) -> frozenset[tuple[int, str]]:
-        """Return what is read where some path from the function's entry has not written it."""
-        found: set[tuple[int, str]] = set()
+        """Return the registers that some path from a function's entry reads before writing."""
+        unwritten: set[tuple[int, str]] = set()
         for number, function in enumerate(self._program.functions):
             if function.instructions and not self._calls_itself(number):
-                given = {variable.name for variable in function.parameters if variable.space == "reg"}
-                found |= {(number, name) for name in self._unwritten_in(number, given)}
-        return frozenset(found)
+                arguments = {variable.name for variable in function.parameters if variable.space == "reg"}
+                unwritten |= {(number, name) for name in self._unwritten_in(number, arguments)}
+        return frozenset(unwritten)
 
     def _calls_itself(self, number: int) -> bool:
         return self._program.calls.recursive[number] >= 0
 
     def follows(self, position: int) -> bool:
-        """Return whether what an instruction loads, or gets from another lane, is followed.
+        """Return whether values an instruction loads, or receives from another lane, are tracked.
 
-        Registers of functions that call themselves have one value for each call, which is not followed.
+        Registers of recursive functions have one value per call, which is not tracked.
         """
         number, instruction = self._program.code[position]
         return follows(instruction) and not self._calls_itself(number)
 
-    def _unwritten_in(self, number: int, given: set[str]) -> set[str]:
-        """Return the registers of a function that it may read unwritten, by a forward analysis on bit sets."""
+    def _unwritten_in(self, number: int, arguments: set[str]) -> set[str]:
+        """Return a function's registers that may be read unwritten, by forward dataflow on bit sets."""
         program = self._program
         bits: dict[str, int] = {}
         blocks = {block.index: block for block in program.blocks if block.function == number}
-        exposed: dict[int, int] = {}  # what a block reads before it writes it
-        made: dict[int, int] = {}
+        exposed: dict[int, int] = {}  # registers read before they are written, by block
+        definitions: dict[int, int] = {}
         for block in blocks.values():
-            exposed[block.index], made[block.index] = self._block(block, bits)
+            exposed[block.index], definitions[block.index] = self._block(block, bits)
         entry, everything = program.entries[number], (1 << len(bits)) - 1
         before = dict.fromkeys(blocks, everything)
-        before[entry] = sum(bits[name] for name in given if name in bits)
-        todo, seen = [entry], {entry}
+        before[entry] = sum(bits[name] for name in arguments if name in bits)
+        todo, visited = [entry], {entry}
         while todo:
             index = todo.pop()
-            after = before[index] | made[index]
+            after = before[index] | definitions[index]
             for target in program.successors(blocks[index]):
                 narrowed = before[target] & after
-                if target not in seen or narrowed != before[target]:
-                    seen.add(target)
+                if target not in visited or narrowed != before[target]:
+                    visited.add(target)
                     before[target] = narrowed
                     todo.append(target)
         unwritten = 0
-        for index in seen:
+        for index in visited:
             unwritten |= exposed[index] & ~before[index]
         return {name for name, bit in bits.items() if unwritten & bit}
 
     def _block(self, block: CodeBlock, bits: dict[str, int]) -> tuple[int, int]:
-        """Return what a block reads before it writes it, and what it writes; `bits` gives each name its bit."""
-        exposed = made = 0
+        """Return the registers a block reads before writing, and those it writes; `bits` maps names to bits."""
+        exposed = defined = 0
         for position in range(block.first, block.stop if block.end is None else block.end + 1):
             roles, guard = self._roles[position], self._program.code[position][1].predicate
             for name in (*roles.reads, *roles.addresses, *((guard,) if guard else ())):
-                exposed |= bits.setdefault(name, 1 << len(bits)) & ~made
+                exposed |= bits.setdefault(name, 1 << len(bits)) & ~defined
             if guard is None:
                 for name in roles.writes:
-                    made |= bits.setdefault(name, 1 << len(bits))
-        return exposed, made
+                    defined |= bits.setdefault(name, 1 << len(bits))
+        return exposed, defined
 
     def _spread(self) -> frozenset[tuple[int, str]]:
-        """Return the registers that may hold something undefined: a fixed point, whatever the order of execution."""
+        """Return the registers that may hold undefined values: a fixed point, independent of execution order."""
         watched = set(self.unwritten)
         passing: defaultdict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
         for roles, (number, instruction) in zip(self._roles, self._program.code, strict=True):
@@ -254,14 +253,14 @@ class Definedness:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What an opcode says of its operands.
+    """The roles of operands, by opcode.
 
     Attributes:
         has_result: The first operand, unless it is an address, is written.
-        call: It is written where it stands in parentheses.
-        moves: A `mov`, which packs where its source is a list.
+        call: A call: the first operand is written if parenthesised.
+        moves: A `mov`, which packs if its source is a list.
         passes_on: As in `Roles`.
-        follows: It can load from shared or local memory, by a generic address perhaps, or read an absent lane.
+        follows: It can load from shared or local memory, perhaps by a generic address, or read an absent lane.
     """
 
     has_result: bool
@@ -295,7 +294,7 @@ def _facts(opcode: str) -> _Facts:
 
 
 class _Declared:
-    """The registers that a function declares."""
+    """The registers declared in a function."""
 
     def __init__(self, function: Function) -> None:
         registers = [v for v in (*function.variables, *function.parameters, *function.results) if v.space == "reg"]
@@ -310,5 +309,5 @@ class _Declared:
 
 
 def follows(instruction: Instruction) -> bool:
-    """Return whether an instruction can load from shared or local memory, or read a lane that is not there."""
+    """Return whether an instruction can load from shared or local memory, or read an absent lane."""
     return _facts(instruction.opcode).follows

@@ -1,4 +1,4 @@
-"""The error of an instruction that the emulator cannot execute faithfully."""
+"""The error for instructions the emulator cannot execute faithfully."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from lab.isa.model import Instruction
 
 
 class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public word for this outcome
-    """A PTX instruction, modifier or operand form that the emulator does not know."""
+    """An unsupported PTX instruction, modifier or operand form."""
 
-    def __init__(self, line: int, text: str, why: str = "") -> None:
+    def __init__(self, line: int, text: str, reason: str = "") -> None:
         """Describe the instruction.
 
         Args:
             line: Line of the PTX text, from 1.
             text: The instruction as written.
-            why: The part that is not known.
+            reason: The unsupported part.
         """
-        self.line, self.text, self.why = line, text, why
-        super().__init__(f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({why})" if why else ""))
+        self.line, self.text, self.why = line, text, reason
+        super().__init__(f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({reason})" if reason else ""))
 
 
 def text_of(instruction: Instruction) -> str:
@@ -27,6 +27,6 @@ def text_of(instruction: Instruction) -> str:
     return f"{guard}{instruction.opcode} {', '.join(instruction.operands)}".strip()
 
 
-def unsupported(instruction: Instruction, why: str) -> UnsupportedInstruction:
+def unsupported(instruction: Instruction, reason: str) -> UnsupportedInstruction:
     """Return the error for an instruction that cannot be executed."""
-    return UnsupportedInstruction(instruction.line, text_of(instruction), why)
+    return UnsupportedInstruction(instruction.line, text_of(instruction), reason)

@@ -1,4 +1,4 @@
-"""Collecting faults: each kind once for a PTX line, with its first occurrence and a count."""
+"""Collection of faults: each kind once per PTX line, with its first occurrence and a count."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ class OtherSide:
 _STUCK = ("mbarrier-deadlock", "deadlock", "endless-loop", "unfinished")
 
 _ENDS_LAUNCH: Final = ("out-of-bounds", "misaligned")
-"""Kinds of faults that end a launch on a GPU."""
+"""Fault kinds that end a launch on a GPU."""
 
 MOST_REPEATS: Final = 10_000
-"""Times that one instruction may be at such a fault. Launches whose threads are each at fault once stay far below; a
-loop that has left its array does not, and learns nothing more."""
+"""The limit of such faults per instruction."""
 
 
 class Findings:
     """The faults of a launch.
 
     Attributes:
-        repeated: Index of an instruction that was at a fault more than `MOST_REPEATS` times, each of which ends a
-            launch on a GPU; None while there is none.
+        repeated: Index of an instruction with more than `MOST_REPEATS` faults that end a launch on a GPU; None while
+            there is none.
     """
 
     def __init__(self, program: Program) -> None:
@@ -68,24 +67,24 @@ class Findings:
         batch: Batch | None = None,
         threads: Indices | None = None,
         address: int | None = None,
-        other: OtherSide | None = None,
+        other_side: OtherSide | None = None,
         count: int | None = None,
         variable: str = "",
         remedy: str = "",
     ) -> None:
-        """Note a fault, or add to the count of the same one.
+        """Record a fault, or increase the count of an existing one.
 
         Args:
-            kind: What is wrong.
-            position: Index of the instruction; None where no instruction is to blame.
+            kind: The kind of fault.
+            position: Index of the instruction; None where the fault has no instruction.
             detail: One sentence.
             batch: The batch of the threads.
-            threads: The batch's indices of the threads at fault, the one to show first.
-            address: The address that the first of them used.
-            other: The other side of a race.
+            threads: Indices within the batch of the faulting threads; the first one is shown.
+            address: The address the first of them used.
+            other_side: The other side of a race.
             count: Occurrences; None for the number of threads, or 1 without threads.
-            variable: The variable and the element that the first of them touched.
-            remedy: What would put it right.
+            variable: The variable and element the first of them accessed.
+            remedy: A suggested fix.
         """
         number = count if count is not None else (len(threads) if threads is not None else 1)
         key = (kind, -1 if position is None else position, "" if position is not None else detail)
@@ -110,7 +109,7 @@ class Findings:
             thread,
             address,
             detail,
-            None if other is None or batch is None else self._access(other, batch, instruction),
+            None if other_side is None or batch is None else self._access(other_side, batch, instruction),
             number,
             variable,
             remedy,
@@ -118,27 +117,27 @@ class Findings:
             own_calls(instruction) if instruction else (),
         )
 
-    def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
-        there = self._program.code[other.position][1] if other.position >= 0 else None
-        at = there or instruction
-        block, thread = batch.whereabouts(other.thread)
+    def _access(self, other_side: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
+        other_instruction = self._program.code[other_side.position][1] if other_side.position >= 0 else None
+        at = other_instruction or instruction
+        block, thread = batch.whereabouts(other_side.thread)
         return Access(
-            other.kind,
+            other_side.kind,
             at.line if at else 0,
             thread,
             own_line(at) if at else None,
             block,
-            batch.warp_of(other.thread - batch.first_thread),
+            batch.warp_of(other_side.thread - batch.first_thread),
             own_calls(at) if at else (),
         )
 
     def element(self, space: str, region: str, offset: int, width: int) -> str:
-        """Name the variable and the element at an offset.
+        """Return a description of the variable and element at an offset.
 
         Args:
             space: `shared`, `local` or `global`.
-            region: The region's name, which is that of a buffer.
-            offset: Bytes from the start of the space as a thread sees it, or of the buffer.
+            region: The region's name: the buffer's.
+            offset: Byte offset in the space as a thread sees it, or in the buffer.
             width: Bytes of an element.
         """
         if space == "global":
@@ -155,56 +154,56 @@ class Findings:
         return ""
 
     def line(self, position: int) -> str:
-        """Return where an instruction stands, in words: its PTX line, and its source line where that is known."""
+        """Describe an instruction's location: its PTX line and, if known, its source line."""
         instruction = self._program.code[position][1]
         source = own_line(instruction)
         return f"PTX line {instruction.line}" + (f" ({source.file}:{source.line})" if source else "")
 
     @property
     def stuck(self) -> bool:
-        """Whether some threads could not go on, so that what they would have done is not known."""
+        """Return whether some threads could not continue, so that their further effects are unknown."""
         return any(kind in _STUCK for kind, _, _ in self._found)
 
     def all(self) -> tuple[Finding, ...]:
-        """Return what was found, in the order of first occurrence."""
+        """Return all findings in order of first occurrence."""
         return tuple(self._found.values())
 
 
 def source_name(name: str) -> str:
-    """Return the name that a variable of a function has in its source, from its mangled one."""
+    """Return the source name of a function's variable from its mangled name."""
     if name.startswith("_ZN"):
         return _last_of(name[3:]) or name
-    found = _LOCAL_NAME.search(name)
-    return found[2][: int(found[1])] if name.startswith("_ZZ") and found else name
+    match = _LOCAL_NAME.search(name)
+    return match[2][: int(match[1])] if name.startswith("_ZZ") and match else name
 
 
 def _last_of(nested: str) -> str:
-    """Return the last part of a name in namespaces: `smem` of `2ns4smemE`; empty where it is none, as of templates."""
+    """Return the last component of a nested mangled name (`smem` of `2ns4smemE`); empty for templates."""
     last = ""
-    while found := _LENGTH.match(nested):
-        end = found.end() + int(found[0])
-        last, nested = nested[found.end() : end], nested[end:]
+    while match := _LENGTH.match(nested):
+        end = match.end() + int(match[0])
+        last, nested = nested[match.end() : end], nested[end:]
     return last if nested == "E" else ""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFindings:
-    """The faults of a launch, noted by threads of one batch.
+    """The faults of a launch, recorded by threads of one batch.
 
     Attributes:
-        findings: Those of the launch.
-        batch: The batch whose threads are at fault.
+        findings: The launch's findings.
+        batch: The batch of the faulting threads.
     """
 
     findings: Findings
     batch: Batch
 
     def element(self, space: str, region: str, offset: int, width: int) -> str:
-        """Name the variable and the element at an offset. Arguments as in `Findings.element`."""
+        """Return a description of the variable and element at an offset. Arguments as in `Findings.element`."""
         return self.findings.element(space, region, offset, width)
 
     def line(self, position: int) -> str:
-        """Return where an instruction stands, in words."""
+        """Describe an instruction's location."""
         return self.findings.line(position)
 
     def add(
@@ -215,11 +214,11 @@ class BatchFindings:
         threads: Indices,
         *,
         address: int | None = None,
-        other: OtherSide | None = None,
+        other_side: OtherSide | None = None,
         variable: str = "",
         remedy: str = "",
     ) -> None:
-        """Note a fault of some threads of the batch, (count,) indices. Arguments as in `Findings.add`."""
+        """Record a fault of some threads of the batch, (count,) indices. Arguments as in `Findings.add`."""
         self.findings.add(
             kind,
             position,
@@ -227,7 +226,7 @@ class BatchFindings:
             batch=self.batch,
             threads=threads,
             address=address,
-            other=other,
+            other_side=other_side,
             variable=variable,
             remedy=remedy,
         )

@@ -1,8 +1,8 @@
-"""Volatile reads of flags: their values decide where threads go, and another thread's write is waited for.
+"""Volatile reads of flags: reads that control branches while another thread's write is awaited.
 
-A volatile access orders nothing. That is what a thread wants of a flag that it polls, or looks at once before it takes
-another way. A volatile read whose value is computed with, stored or used as an address is one of data, and needs a
-barrier or a fence like any other. The text of a program tells them apart.
+A volatile access does not order other accesses. That suffices for a flag that a thread polls, or checks once before a
+branch. A volatile read whose value is computed with, stored or used as an address reads data, and needs a barrier or a
+fence like any other. The program's text distinguishes the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.emulator.uses import FlowGraph, ValueUses, uses_of
 from lab.isa.model import Instruction
 
 FlagUse = Literal["polled", "looked at"]
-"""The use of a flag: a loop ends, or begins, by its value; or some other branch is taken by it."""
+"""The use of a flag: a loop exits or starts by its value, or another branch depends on it."""
 
 
 _STRONG = frozenset({"volatile", "relaxed", "acquire", "mmio"})
@@ -23,25 +23,25 @@ _NO_GUESS = _STRONG | {"param", "local", "const", "nc"}
 
 
 def flag_reads(program: FlowGraph) -> Mapping[int, FlagUse]:
-    """Return the volatile reads of flags, by their positions; other volatile reads are of data."""
+    """Return the volatile reads of flags, by position; other volatile reads read data."""
     strong = [at for at, (_, instruction) in enumerate(program.code) if _is_strong(instruction)]
     volatile = [at for at in strong if "volatile" in program.code[at][1].opcode.split(".")]
     if not volatile:
         return {}
     uses = {at: uses_of(program, at) for at in strong}
     loops = [loop for loop in _loops(program) if any(_polls(program, loop, at, uses[at]) for at in strong)]
-    found: dict[int, FlagUse] = {}
+    flags: dict[int, FlagUse] = {}
     for at in volatile:
         use = uses[at]
         if use.unknown or any(_leaves(program, loop, use) or _enters(program, loop, use) for loop in loops):
-            found[at] = "polled"
+            flags[at] = "polled"
         elif not use.data:
-            found[at] = "looked at"
-    return found
+            flags[at] = "looked at"
+    return flags
 
 
 def _is_strong(instruction: Instruction) -> bool:
-    """Return whether an instruction reads memory otherwise than by a plain load."""
+    """Return whether an instruction reads memory by anything but a plain load."""
     family, *words = instruction.opcode.split(".")
     return family == "atom" or (family == "ld" and not _STRONG.isdisjoint(words))
 
@@ -50,7 +50,7 @@ def _is_strong(instruction: Instruction) -> bool:
 
 
 def _loops(program: FlowGraph) -> list[frozenset[int]]:
-    """Return the blocks of each loop: those from its head to the last branch back to it, in the program's order."""
+    """Return each loop's blocks, from its head to its last back edge, in program order."""
     ranks = program.priority
     last: dict[int, int] = {}
     for block in program.blocks:
@@ -68,7 +68,7 @@ def _loops(program: FlowGraph) -> list[frozenset[int]]:
 
 
 def _polls(program: FlowGraph, loop: frozenset[int], position: int, uses: ValueUses) -> bool:
-    """Return whether a loop ends by what a strong read in it reads."""
+    """Return whether a loop's exit depends on a strong read inside it."""
     return _inside(program, loop, position) and _leaves(program, loop, uses)
 
 
@@ -83,7 +83,7 @@ def _leaves(program: FlowGraph, loop: frozenset[int], uses: ValueUses) -> bool:
 
 
 def _enters(program: FlowGraph, loop: frozenset[int], uses: ValueUses) -> bool:
-    """Return whether a value decides a branch into a loop: compilers take the first round out of a loop."""
+    """Return whether a value decides a branch into a loop: compilers peel the first iteration."""
     for block in program.blocks:
         if block.end not in uses.branches or block.index in loop:
             continue
@@ -98,14 +98,14 @@ def _enters(program: FlowGraph, loop: frozenset[int], uses: ValueUses) -> bool:
 
 
 def guess_reads(program: FlowGraph) -> frozenset[int]:
-    """Return the plain loads whose value an `atom.cas` compares with memory, and that decide nothing before that.
+    """Return the plain loads that only supply an `atom.cas` comparison value.
 
-    A stale value costs such a loop another round: `old = *at; do { seen = old; old = atomicCAS(at, seen, f(seen)); }`.
+    A stale value costs such a loop one iteration: `old = *at; do { seen = old; old = atomicCAS(at, seen, f(seen)); }`.
     """
     swaps = {
         at
-        for at, (_, one) in enumerate(program.code)
-        if one.opcode.startswith("atom.") and "cas" in one.opcode.split(".")
+        for at, (_, instruction) in enumerate(program.code)
+        if instruction.opcode.startswith("atom.") and "cas" in instruction.opcode.split(".")
     }
     if not swaps:
         return frozenset()
@@ -114,32 +114,32 @@ def guess_reads(program: FlowGraph) -> frozenset[int]:
         min((loop for loop in loops if _inside(program, loop, at)), key=len, default=frozenset()) for at in swaps
     ]
     inner = {at for loop in innermost for index in loop for at in _positions(program.blocks[index])}
-    found = set()
+    guesses = set()
     for at in _compared_loads(program, swaps):
         uses = uses_of(program, at)
         checked = bool(uses.compares) and uses.sinks <= inner and uses.branches <= inner
         if checked and not (uses.addresses or uses.unknown or uses.crosses or uses.guards):
-            found.add(at)
-    return frozenset(found)
+            guesses.add(at)
+    return frozenset(guesses)
 
 
 def _compared_loads(program: FlowGraph, swaps: set[int]) -> list[int]:
-    """Return the plain loads that what an `atom.cas` compares with can come from, by going back from there."""
-    wanted = {(program.code[at][0], program.code[at][1].operands[2]) for at in swaps}
+    """Return the plain loads that can supply an `atom.cas` comparison value, by backward tracing."""
+    registers = {(program.code[at][0], program.code[at][1].operands[2]) for at in swaps}
     loads: set[int] = set()
     grows = True
     while grows:
-        before = len(wanted)
+        before = len(registers)
         for at, (number, instruction) in enumerate(program.code):
             roles = program.definedness.roles(at)
-            if not any((number, name) in wanted for name in roles.writes):
+            if not any((number, name) in registers for name in roles.writes):
                 continue
             family, *words = instruction.opcode.split(".")
             if family == "ld" and _NO_GUESS.isdisjoint(words):
                 loads.add(at)
             elif family not in ("ld", "atom", "call"):
-                wanted.update((number, name) for name in roles.reads)
-        grows = len(wanted) > before
+                registers.update((number, name) for name in roles.reads)
+        grows = len(registers) > before
     return sorted(loads)
 
 

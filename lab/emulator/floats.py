@@ -1,8 +1,7 @@
 """Floating-point arithmetic that rounds once, as PTX defines it, on NumPy arrays.
 
-NumPy offers IEEE round-to-nearest for each width and nothing else. What PTX needs beyond that is built here
-from error-free transformations: a result is kept as an unevaluated sum ``s + e`` of two doubles that is exact,
-and rounded from there.
+NumPy only offers IEEE round-to-nearest for each width. The other PTX roundings are built here from error-free
+transformations: a result is an exact unevaluated sum ``s + e`` of two doubles, which is then rounded.
 
 Sources: Knuth, The Art of Computer Programming vol. 2, 4.2.2 (two_sum); Dekker 1971 (two_product, after
 Veltkamp's split); Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
@@ -42,7 +41,7 @@ _FACTOR_MAX = 2.0**995
 
 
 class _Underflow:
-    """Notes the hardware's underflow flag: NumPy calls this for a result that is tiny and inexact."""
+    """A recorder of the hardware's underflow flag: NumPy calls it for tiny inexact results."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -56,7 +55,7 @@ _underflow = _Underflow()
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Run a block with NumPy's floating-point warnings off, and note the underflow flag."""
+    """Run a block without NumPy's floating-point warnings, recording the underflow flag."""
     with np.errstate(all="ignore", under="call", call=_underflow):
         yield
 
@@ -152,7 +151,7 @@ def fma32(out: Singles, a: Singles, b: Singles, c: Singles) -> None:
 
 
 def fused32(a: Singles, b: Singles, c: Singles) -> Singles:
-    """Return the single-precision fused multiply-add, as `fma32` writes it."""
+    """Return the single-precision fused multiply-add, as written by `fma32`."""
     if type(a) is not np.ndarray:
         return delegate("fused32", a, b, c)
     result = np.empty(np.broadcast(a, b, c).shape, np.float32)
@@ -161,20 +160,20 @@ def fused32(a: Singles, b: Singles, c: Singles) -> Singles:
 
 
 def _error_of_sum(chosen: Mask, a: Singles, b: Singles, c: Singles) -> Doubles:
-    """Return the exact error of fl(a * b + c) for chosen elements of single-precision operands."""
+    """Return the exact error of fl(a * b + c) for chosen elements of float32 operands."""
     product = np.broadcast_to(a, chosen.shape)[chosen].astype(np.float64) * np.broadcast_to(b, chosen.shape)[chosen]
     return two_sum(product, np.broadcast_to(c, chosen.shape)[chosen].astype(np.float64))[1]
 
 
 def _nudge(s: Doubles, chosen: Mask, a: Singles, b: Singles, c: Singles) -> None:
-    """Move chosen doubles one unit in the last place towards the true sum, where they are inexact."""
+    """Move chosen inexact doubles one ulp towards the true sum."""
     error = _error_of_sum(chosen, a, b, c)
     old = s[chosen]
     s[chosen] = np.where(error == 0, old, np.nextafter(old, np.copysign(np.inf, error)))
 
 
 def _redo_tiny(result: Singles, s: Doubles, a: Singles, b: Singles, c: Singles) -> None:
-    """Round again where the result is subnormal: there the half-way points are odd multiples of 2^-150."""
+    """Round subnormal results again: their half-way points are odd multiples of 2^-150."""
     quanta = np.where(np.abs(s) < 2.0**-125, s, 0.0) * 2.0**150
     half_way = np.fmod(np.abs(quanta), 2.0) == 1.0
     if half_way.any():
@@ -236,20 +235,20 @@ def round_fraction(x: Fraction, mode: str, bits: int = 53, smallest: int = -1074
         exponent -= 1
     unit = max(exponent - bits + 1, smallest)
     scaled = x / Fraction(2) ** unit
-    whole = scaled.numerator // scaled.denominator
-    rest = scaled - whole
+    quotient = scaled.numerator // scaled.denominator
+    remainder = scaled - quotient
     up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1),
+        "rn": remainder > Fraction(1, 2) or (remainder == Fraction(1, 2) and quotient % 2 == 1),
         "rz": False,
-        "rm": negative and rest > 0,
-        "rp": not negative and rest > 0,
+        "rm": negative and remainder > 0,
+        "rp": not negative and remainder > 0,
     }[mode]
-    whole += up
-    if Fraction(whole) * Fraction(2) ** unit >= Fraction(2) ** largest:
+    quotient += up
+    if Fraction(quotient) * Fraction(2) ** unit >= Fraction(2) ** largest:
         finite = mode == "rz" or (mode == "rm" and not negative) or (mode == "rp" and negative)
         value = math.ldexp(float(2**bits - 1), largest - bits) if finite else math.inf
     else:
-        value = math.ldexp(float(whole), unit)
+        value = math.ldexp(float(quotient), unit)
     return -value if negative else value
 
 
@@ -268,12 +267,12 @@ def directed(nearest: NDArray[_Floating], error: Floats, mode: str) -> NDArray[_
     down, up = error < 0, error > 0
     if mode == "rz":
         down, up = down & (nearest > 0), up & (nearest < 0)
-    moved = nearest.copy()
+    result = nearest.copy()
     if mode != "rp":
-        np.copyto(moved, np.nextafter(nearest, -inf), where=down)
+        np.copyto(result, np.nextafter(nearest, -inf), where=down)
     if mode != "rm":
-        np.copyto(moved, np.nextafter(nearest, inf), where=up)
-    return moved
+        np.copyto(result, np.nextafter(nearest, inf), where=up)
+    return result
 
 
 def round32(s: Doubles, e: Doubles, mode: str) -> Singles:
@@ -285,8 +284,8 @@ def round32(s: Doubles, e: Doubles, mode: str) -> Singles:
         mode: `rn`, `rz`, `rm`, `rp`, or `odd`: towards zero with the last bit set where inexact.
     """
     nearest = s.astype(np.float32)
-    rest = np.where(np.isfinite(s), s - nearest, 0.0)
-    error = np.where(rest != 0, rest, e)
+    residual = np.where(np.isfinite(s), s - nearest, 0.0)
+    error = np.where(residual != 0, residual, e)
     if mode == "rn":  # a minus zero plus no error stays one
         return np.where(e == 0, s, odd_sum(s, e)).astype(np.float32)
     result = directed(nearest, error, "rz" if mode == "odd" else mode)
@@ -370,8 +369,8 @@ def _element64(operation: str, mode: str, *x: float) -> float:
     if exact == 0:
         sums = operation == "add" and not (x[0] == 0 and x[1] == 0 and math.copysign(1, x[0]) == math.copysign(1, x[1]))
         if operation == "fma":
-            same = math.copysign(1, x[0]) * math.copysign(1, x[1]) == math.copysign(1, x[2])
-            sums = not ((x[0] == 0 or x[1] == 0) and x[2] == 0 and same)
+            same_sign = math.copysign(1, x[0]) * math.copysign(1, x[1]) == math.copysign(1, x[2])
+            sums = not ((x[0] == 0 or x[1] == 0) and x[2] == 0 and same_sign)
         return -0.0 if sums and mode == "rm" else nearest
     return round_fraction(exact, mode)
 
@@ -412,8 +411,8 @@ def f32_to_f16(x: Singles, mode: str = "rn") -> NDArray[np.float16]:
     """Round float32 to float16, to nearest even, towards zero, down or up, with the canonical NaN."""
     result = x.astype(np.float16)
     if mode != "rn":
-        rest = np.where(np.isfinite(x), x.astype(np.float64) - result.astype(np.float64), 0.0)
-        result = directed(result, rest, mode)
+        residual = np.where(np.isfinite(x), x.astype(np.float64) - result.astype(np.float64), 0.0)
+        result = directed(result, residual, mode)
     result.view(np.uint16)[np.isnan(result)] = NAN16
     return result
 
@@ -421,7 +420,6 @@ def f32_to_f16(x: Singles, mode: str = "rn") -> NDArray[np.float16]:
 def narrow_fma(a: Singles, b: Singles, c: Singles) -> Singles:
     """Return a * b + c of half-precision values (widened to float32) as a float32 rounded to odd.
 
-    A final rounding of that to f16 or bf16 is the single rounding that the format asks for, because
-    single precision has more than two bits more than either.
+    Rounding that to f16 or bf16 equals a single rounding: single precision has over two bits more than either.
     """
     return fma32_directed(a, b, c, "odd")

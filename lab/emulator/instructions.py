@@ -1,4 +1,4 @@
-"""Turning decoded instructions into calls: each becomes a function for all threads, and one for chosen threads."""
+"""Instruction binding: each decoded instruction becomes two functions, for all and for chosen threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.emulator.waiting.warpgroups import Warpgroups
 from lab.emulator.wraps import wrap_check
 
-_LATER = "it begins with sm_100, and the CPU executes what sm_90a has"
+_LATER = "it needs sm_100; the emulator supports up to sm_90a"
 
 Full = Callable[[], Any]
 """Executes an instruction for all threads of the batch."""
@@ -45,16 +45,16 @@ class InstructionBinder:
     """Binds instructions to the registers and units of one batch.
 
     Attributes:
-        storage: What operands can name.
+        storage: The storage that operands refer to.
         batch: The threads.
         memory: Loads and stores.
         mbarriers: The mbarriers of the batch's blocks.
-        warpgroups: What the batch's warpgroups have on its way.
-        findings: Where faults are noted.
+        warpgroups: In-flight work of the batch's warpgroups.
+        findings: The collector of faults.
         counters: Tallies, or None.
-        undefined: What nothing has written; None where that is not followed.
-        wraps: Positions of products that wrap around; None where nobody asked.
-        rounding: Which results of approximate instructions are displaced; None for none.
+        undefined: The tracker of undefined values; None where they are not tracked.
+        wraps: Positions of products that wrap around; None if not requested.
+        rounding: The choice of approximate results to displace; None for none.
     """
 
     storage: Storage
@@ -69,38 +69,38 @@ class InstructionBinder:
     rounding: Rounding | None = None
 
     def bind(self, position: int) -> tuple[Full, Part]:
-        """Return an instruction for all threads, and for chosen ones, guard included.
+        """Bind an instruction, guard included, for all threads and for chosen ones.
 
         Raises:
-            UnsupportedInstruction: the instruction, or a part of it, is not known.
+            UnsupportedInstruction: the instruction, or a part of it, is not supported.
         """
         binder = self.storage.at(position)
         instruction = binder.instruction
         system = SYSTEM.get(instruction.opcode.partition(".")[0])
         try:
             if system is not None:
-                part: Part = system(self._site(position, binder), Opcode(instruction.opcode))
-                full: Full = partial(part, self.batch.everyone)
+                masked: Part = system(self._site(position, binder), Opcode(instruction.opcode))
+                full: Full = partial(masked, self.batch.everyone)
             else:
-                full, part = self._bind_alu(position, binder)
+                full, masked = self._bind_alu(position, binder)
         except UnknownForm as unknown:
-            why = _LATER if begins_later(instruction.opcode) else str(unknown)
-            raise unsupported(instruction, why) from unknown
+            reason = _LATER if begins_later(instruction.opcode) else str(unknown)
+            raise unsupported(instruction, reason) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
-            raise unsupported(instruction, "it takes other operands") from error
+            raise unsupported(instruction, "unexpected operands") from error
         if self.storage.program.wgmma_registers:
-            full, part = self._watched(position, binder, full, part)
+            full, masked = self._watched(position, binder, full, masked)
         if self.wraps is not None and (check := wrap_check(binder, position, self.wraps)) is not None:
-            full, part = preceded(check, self.batch.everyone, full, part)
+            full, masked = preceded(check, self.batch.everyone, full, masked)
         if self.undefined is None:
-            return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
-        return self._followed(self.undefined, position, binder, full, part)
+            return self._guarded(position, binder, full, masked) if instruction.predicate else (full, masked)
+        return self._followed(self.undefined, position, binder, full, masked)
 
     def _bind_alu(self, position: int, binder: OperandBinder) -> tuple[Full, Part]:
         """Bind an operation on registers.
 
-        Where no operand needs a conversion, all threads execute it on the register arrays themselves. Most instructions
-        are never executed for chosen threads, so that form is then made only when it is first needed.
+        Where no operand needs a conversion, all threads execute it directly on the register arrays. Most instructions
+        are never executed for chosen threads, so that form is built on first use.
         """
         opcode, everyone = binder.instruction.opcode, self.batch.everyone
         alu, outs, ins = decoded_operands(opcode, binder.instruction.operands)
@@ -108,25 +108,25 @@ class InstructionBinder:
             alu = replace(alu, compute=displaced(opcode, alu.compute, self.rounding, position) or alu.compute)
         arrays = _whole(binder, alu, outs, ins)
         if arrays is None:
-            part = _for_some(binder, alu, outs, ins)
-            return partial(part, everyone), part
-        made: list[Part] = []
+            masked = _for_some(binder, alu, outs, ins)
+            return partial(masked, everyone), masked
+        cache: list[Part] = []
 
         def some_threads(lanes: Lanes) -> None:
-            if not made:
-                made.append(_for_some(binder, alu, outs, ins))
-            made[0](lanes)
+            if not cache:
+                cache.append(_for_some(binder, alu, outs, ins))
+            cache[0](lanes)
 
         return partial(alu.compute, *arrays), some_threads
 
     def _followed(
-        self, undefined: UndefinedValues, position: int, binder: OperandBinder, full: Full, part: Part
+        self, undefined: UndefinedValues, position: int, binder: OperandBinder, full: Full, masked: Part
     ) -> tuple[Full, Part]:
-        """Return an instruction that follows undefined values as it runs."""
-        full, part = undefined.around(position, full, part)
+        """Wrap an instruction to track undefined values."""
+        full, masked = undefined.around(position, full, masked)
         if not binder.instruction.predicate:
-            return full, part
-        inner_full, inner_part = self._guarded(position, binder, full, part)
+            return full, masked
+        inner_full, inner_part = self._guarded(position, binder, full, masked)
         check = undefined.guards(position)
         if check is None:
             return inner_full, inner_part
@@ -144,11 +144,11 @@ class InstructionBinder:
             self.counters,
         )
 
-    def _watched(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
-        """Note accesses to registers that wgmma uses; other instructions stay as they are."""
+    def _watched(self, position: int, binder: OperandBinder, full: Full, masked: Part) -> tuple[Full, Part]:
+        """Wrap an instruction to record accesses to wgmma registers; leave others unchanged."""
         instruction, names = binder.instruction, self.storage.program.wgmma_operands[position]
         if not names or instruction.opcode.startswith("wgmma."):
-            return full, part
+            return full, masked
         warpgroups = self.warpgroups
         if is_register_copy(instruction):
             target, source = (binder.register_names(text)[0] for text in instruction.operands)
@@ -160,10 +160,10 @@ class InstructionBinder:
                 and operands.literal(instruction.operands[-1]) is not None
             )
             note = partial(warpgroups.touch, position, names=names, constant=constant)
-        return preceded(note, self.batch.everyone, full, part)
+        return preceded(note, self.batch.everyone, full, masked)
 
-    def _guarded(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
-        """Execute an instruction only for the threads whose guard is true."""
+    def _guarded(self, position: int, binder: OperandBinder, full: Full, masked: Part) -> tuple[Full, Part]:
+        """Wrap an instruction to run only for threads whose guard is true."""
         guard, counters, threads = binder.guard(), self.counters, self.batch.threads
 
         def note(count: int) -> None:
@@ -177,26 +177,26 @@ class InstructionBinder:
             if count == threads:
                 full()
             elif count:
-                part(Lanes(threads, np.flatnonzero(mask)))
+                masked(Lanes(threads, np.flatnonzero(mask)))
 
         def some_threads(lanes: Lanes) -> None:
-            kept = lanes.take(np.flatnonzero(lanes.select(guard())))
-            note(kept.count)
-            if kept.count:
-                part(kept)
+            active = lanes.take(np.flatnonzero(lanes.select(guard())))
+            note(active.count)
+            if active.count:
+                masked(active)
 
         return all_threads, some_threads
 
 
 @lru_cache(maxsize=1 << 14)  # each batch of each launch of a kernel binds its instructions anew
-def decoded_operands(opcode: str, written: tuple[str, ...]) -> tuple[Alu, tuple[str, ...], tuple[str, ...]]:
-    """Return an operation on registers with its destinations and sources as names.
+def decoded_operands(opcode: str, operand_texts: tuple[str, ...]) -> tuple[Alu, tuple[str, ...], tuple[str, ...]]:
+    """Decode an operation on registers into its function, destinations and sources.
 
     Raises:
-        UnknownForm: The opcode is unknown, or takes another number of operands.
+        UnknownForm: The opcode is unknown, or has a different number of operands.
     """
-    texts = [piece.strip() for piece in written[0].split("|")] if written else []
-    texts += written[1:]
+    texts = [piece.strip() for piece in operand_texts[0].split("|")] if operand_texts else []
+    texts += operand_texts[1:]
     alu, outs, ins = _operation(Opcode(opcode), texts)
     if len(ins) != len(alu.ins) or len(outs) != len(alu.outs):
         raise UnknownForm(f"{len(texts)} operands")
@@ -204,7 +204,7 @@ def decoded_operands(opcode: str, written: tuple[str, ...]) -> tuple[Alu, tuple[
 
 
 def _whole(binder: OperandBinder, alu: Alu, outs: tuple[str, ...], ins: tuple[str, ...]) -> list[NDArray[Any]] | None:
-    """Return the arrays that an operation on all threads writes and reads; None where an operand needs a conversion.
+    """Return the arrays an all-threads operation writes and reads; None if an operand needs conversion.
 
     Raises:
         UnsupportedInstruction: A source is unknown, or does not fit its type.
@@ -217,7 +217,7 @@ def _whole(binder: OperandBinder, alu: Alu, outs: tuple[str, ...], ins: tuple[st
 
 
 def _for_some(binder: OperandBinder, alu: Alu, outs: tuple[str, ...], ins: tuple[str, ...]) -> Part:
-    """Return an operation for chosen threads, whose operands are converted where they must be.
+    """Return an operation for chosen threads, with operands converted where necessary.
 
     Raises:
         UnsupportedInstruction: An operand is unknown, or does not fit its type.
@@ -237,7 +237,7 @@ def _for_some(binder: OperandBinder, alu: Alu, outs: tuple[str, ...], ins: tuple
 
 
 def _operation(op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]:
-    """Return an operation with its destinations and sources as names, the carry flag included."""
+    """Return an operation with its destination and source names, including the carry flag."""
     vector = op.family == "mov" and op.one_of(("v2", "v4"), "")
     if vector:
         outs, ins = list(operands.elements(texts[0])), list(operands.elements(texts[-1]))

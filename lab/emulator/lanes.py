@@ -1,7 +1,7 @@
-"""Which threads of a batch take part: all of them, or chosen ones.
+"""Lanes: the set of threads of a batch that take part, all or chosen ones.
 
-Most of the time all threads of a batch run together. Operations then work on whole register arrays; nothing is gathered
-or scattered. `Lanes` hides the difference from all code that need not care about it.
+Most of the time all threads of a batch run together. Operations then work on whole register arrays, without gather or
+scatter. `Lanes` hides the difference from code that does not depend on it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Lanes:
 
     Attributes:
         threads: Threads of the whole batch.
-        count: Threads that take part.
+        count: Active threads.
         whole: All threads of the batch take part.
-        rows: What selects these threads from an array of all: a full slice, or (count,) int64 indices.
+        rows: The index of these threads in an array of all: a full slice, or (count,) int64 indices.
     """
 
     __slots__ = ("count", "rows", "threads", "whole")
 
     def __init__(self, threads: int, chosen: Indices | None = None) -> None:
-        """Choose threads.
+        """Select threads of a batch.
 
         Args:
             threads: Threads of the whole batch.
@@ -57,7 +57,7 @@ class Lanes:
         return np.arange(self.threads) if isinstance(self.rows, slice) else self.rows
 
     def select(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Return these threads' part of (threads,) values: (count,). All of them are not copied."""
+        """Return these threads' elements of (threads,) values: (count,), without a copy if all take part."""
         return values if self.whole else values[self.rows]
 
     def spread(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -69,31 +69,31 @@ class Lanes:
         return full
 
     def present(self) -> Mask:
-        """Return which threads of the batch take part, (threads,)."""
-        here = np.zeros(self.threads, np.bool_)
-        here[self.rows] = True
-        return here
+        """Return the mask of these threads, (threads,)."""
+        mask = np.zeros(self.threads, np.bool_)
+        mask[self.rows] = True
+        return mask
 
     def fill(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Return (count,) values from (count,) or (1,) values."""
+        """Broadcast (count,) or (1,) values to (count,)."""
         return np.broadcast_to(values, (self.count,))
 
     def take(self, positions: Indices) -> Lanes:
-        """Return the threads at some positions, ascending, among these."""
+        """Return the threads at some ascending positions among these."""
         return Lanes(self.threads, positions if isinstance(self.rows, slice) else self.rows[positions])
 
-    def without(self, others: Lanes) -> Lanes:
-        """Return the threads of these that are not among others, which are all of these."""
-        if not others.count:
+    def without(self, excluded: Lanes) -> Lanes:
+        """Return these threads without the excluded ones, which must be a subset."""
+        if not excluded.count:
             return self
-        return Lanes(self.threads, np.setdiff1d(self.indices(), others.indices(), assume_unique=True))
+        return Lanes(self.threads, np.setdiff1d(self.indices(), excluded.indices(), assume_unique=True))
 
-    def among(self, part: Lanes) -> Lanes:
-        """Return the threads at the positions among these that `part` chooses."""
-        return self if isinstance(part.rows, slice) else self.take(part.rows)
+    def among(self, subset: Lanes) -> Lanes:
+        """Return the threads at the positions `subset` selects among these."""
+        return self if isinstance(subset.rows, slice) else self.take(subset.rows)
 
     def split(self, mask: Mask) -> tuple[Lanes, Lanes]:
-        """Return the threads for which a (count,) mask holds, and the others."""
+        """Split the threads by a (count,) mask."""
         hits = int(np.count_nonzero(mask))
         if hits == self.count:
             return self, Lanes(self.threads, _NOBODY)
@@ -102,14 +102,14 @@ class Lanes:
         return self.take(np.flatnonzero(mask)), self.take(np.flatnonzero(~mask))
 
     def same(self, other: Lanes) -> bool:
-        """Return whether these are the same threads of the same batch size."""
+        """Return whether both hold the same threads of the same batch size."""
         if self.whole or other.whole:
             return self.whole and other.whole
         return self.rows is other.rows or np.array_equal(self.indices(), other.indices())
 
     @property
     def warps(self) -> int:
-        """Warps with at least one of these threads."""
+        """The number of warps with at least one of these threads."""
         if isinstance(self.rows, slice):
             return self.threads // WARP_SIZE
         if not self.count:
@@ -119,26 +119,26 @@ class Lanes:
 
     @staticmethod
     def union(parts: Iterable[Lanes]) -> Lanes:
-        """Return the threads of several disjoint sets of one batch; there is at least one."""
+        """Return the union of one or more disjoint sets of threads."""
         every = list(parts)
         if len(every) == 1:
             return every[0]
-        return Lanes(every[0].threads, np.sort(np.concatenate([part.indices() for part in every])))
+        return Lanes(every[0].threads, np.sort(np.concatenate([lanes.indices() for lanes in every])))
 
 
 _NOBODY: Indices = np.zeros(0, np.int64)
 
 
 def preceded(
-    act: Callable[[Lanes], object], everyone: Lanes, full: Callable[[], Any], part: Callable[[Lanes], Any]
+    act: Callable[[Lanes], object], everyone: Lanes, full: Callable[[], Any], masked: Callable[[Lanes], Any]
 ) -> tuple[Callable[[], Any], Callable[[Lanes], Any]]:
-    """Return an instruction in front of which something is done for the same threads.
+    """Return an instruction preceded by an action for the same threads.
 
     Args:
-        act: What is done.
+        act: The action.
         everyone: All threads of the batch.
         full: Executes the instruction for all of them.
-        part: Executes it for some.
+        masked: Executes it for some.
     """
 
     def all_threads() -> None:
@@ -147,6 +147,6 @@ def preceded(
 
     def some_threads(lanes: Lanes) -> None:
         act(lanes)
-        part(lanes)
+        masked(lanes)
 
     return all_threads, some_threads

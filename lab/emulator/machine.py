@@ -1,8 +1,8 @@
-"""The interpreter: all threads of a batch of blocks, one basic block of the program at a time.
+"""The interpreter: executes all threads of a batch, one basic block at a time.
 
-Threads that are at one location with one call stack form a group and run together. While all threads of the batch are
-together, operations run on whole register arrays and nothing is masked. Threads that poll memory which does not change
-rest until the others have had their turn.
+Threads at the same location with the same call stack form a group and run together. While all threads of the batch are
+converged, operations run on whole register arrays without masks. Threads that poll unchanged memory are suspended until
+the others have run.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ from lab.emulator.waiting.warpgroups import Warpgroups, registers_at_start
 from lab.isa.model import Instruction
 
 _MOST_WORK = 50
-"""Times the step budget, after which a launch is given up although memory goes on changing."""
+"""The multiple of the step budget at which a launch stops even if memory still changes."""
 
 Turn = Literal["done", "waits", "stuck"]
-"""How a batch's turn ended: all threads have; others may go on first; nothing in it changes any more."""
+"""The outcome of a batch's turn: all threads exited; others may run first; nothing changes any more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaunchState:
-    """What does not change from batch to batch.
+    """The launch state shared by all batches.
 
     Attributes:
         program: The kernel.
@@ -74,23 +74,23 @@ class LaunchState:
         symbols: Addresses of module variables.
         counters: Tallies, or None.
         findings: Faults.
-        clocks: What orders accesses; None where races and uninitialised reads are not watched for.
+        clocks: The order of accesses; None without checks for races and uninitialised reads.
         max_steps: Steps without progress (no memory changes) before a launch counts as endless.
-        notes: What was left out, in order.
+        notes: Notes on omissions, in order.
         cluster: Blocks of a cluster along x, y, z.
         progress: Changes of memory so far.
-        extents: Position of an instruction to the shared variable that its address derives from.
-        workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
-        dice: What chooses who runs; None for the order of the program.
-        printed: What threads have printed.
-        allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
-        trace: What takes down accesses to global memory; None where nobody asked.
-        chosen: The blocks that are executed, as of `Batch`; None for all.
-        wraps: Positions of products that wrap around; None where nobody asked.
-        finished: Positions in `chosen`, of the blocks that have ended, one range for each batch.
-        machine: Seed of what the hardware decides, as in `special_registers`; None for one SM.
-        rounding: Which results of approximate instructions are displaced; None for none.
-        monitor: The time limit, and who watches the launch; None for neither.
+        extents: The shared variable each instruction's address derives from, by position.
+        workspace: Address of the grid sync workspace of cooperative groups; 0 for none.
+        dice: The random scheduler; None for program order.
+        printed: The output of printf.
+        allowance: The work allowance before compiled code takes over; None for no limit.
+        trace: The recorder of global memory accesses; None if not requested.
+        chosen: The blocks to execute, as in `Batch`; None for all.
+        wraps: Positions of products that wrap around; None if not requested.
+        finished: Positions in `chosen` of finished blocks, one range per batch.
+        machine: Seed of values the hardware chooses, as in `special_registers`; None for one SM.
+        rounding: The choice of approximate results to displace; None for none.
+        monitor: The time limit and progress monitor; None for neither.
     """
 
     program: Program
@@ -122,7 +122,7 @@ class LaunchState:
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
-    """The launch does not end, or takes more steps or time than its budget.
+    """Raised when a launch does not end, or exceeds its step or time budget.
 
     Attributes:
         steps: Instructions issued until then.
@@ -135,8 +135,10 @@ class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an e
 
 @lru_cache(maxsize=4)
 def _behind_barriers(program: Program) -> Mapping[int, frozenset[int]]:
-    """Return what shows that a thread has skipped a barrier of its whole block; the last ones are kept."""
-    forms = ((at, form_of(one.opcode, one.operands)) for at, (_, one) in enumerate(program.code))
+    """Return the evidence that a thread skipped a whole-block barrier, from a small cache."""
+    forms = (
+        (at, form_of(instruction.opcode, instruction.operands)) for at, (_, instruction) in enumerate(program.code)
+    )
     return behind_barriers(program, {at for at, form in forms if form and form.count is None})
 
 
@@ -144,16 +146,16 @@ class Interpreter:
     """Executes one batch of blocks.
 
     Attributes:
-        stuck_at: The changes of memory after which all that can run polls in vain; None while something may go on.
+        stuck_at: The memory-change count at which all runnable threads poll in vain; None while progress is possible.
     """
 
     def __init__(self, launch: LaunchState, batch: Batch, clock: StepClock) -> None:
         """Prepare a batch.
 
         Args:
-            launch: What does not change.
+            launch: The state shared by all batches.
             batch: The threads.
-            clock: Counts the steps, on from those of earlier batches.
+            clock: The step counter, continued from earlier batches.
         """
         program = launch.program
         self._launch, self._program, self._batch, self._clock = launch, program, batch, clock
@@ -225,37 +227,37 @@ class Interpreter:
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
         self._end_checks: dict[int, Act | None] = {}
-        self._noted: dict[Location, bytes] = {}  # registers of groups, at their latest look
-        self._woken_at, self._woken = -1, Recurrence()  # changes of memory, and who rested since
+        self._noted: dict[Location, bytes] = {}  # digest of each group's registers at its last poll
+        self._woken_at, self._woken = -1, Recurrence()  # memory changes, and the groups suspended since
         self.stuck_at: int | None = None
-        self._changes, self._changed_at = -1, 0  # of memory, and the step at which that was seen
-        self._insist = False  # a parked group runs although its missing lanes have not come
+        self._changes, self._changed_at = -1, 0  # memory changes, and the step of the last one
+        self._insist = False  # a parked group runs although lanes are missing
 
         self._pool.arrive(((), program.entries[0]), Lanes(batch.threads).split(self._pool.alive)[0])
 
     @property
     def blocks(self) -> range:
-        """Positions of the batch's blocks among those that are executed."""
+        """The positions of the batch's blocks among those executed."""
         first = self._batch.first_thread // padded_threads(self._batch.block)
         return range(first, first + self._batch.blocks)
 
     def turn(self, blocks: int | None = None) -> Turn:
-        """Run until all threads have ended, or all that could run poll memory that does not change.
+        """Run until all threads have exited, or all runnable ones poll unchanged memory.
 
         Args:
-            blocks: Most basic blocks to execute; None for as many as there are.
+            blocks: The maximum of basic blocks to execute; None for no limit.
 
         Raises:
-            StepBudgetSpent: the launch's budget is used up; the finding is noted.
-            UnsupportedInstruction: an instruction that the emulator does not know.
+            StepBudgetSpent: the launch's budget is used up; a finding is recorded.
+            UnsupportedInstruction: the emulator does not support an instruction.
         """
-        left = blocks
+        blocks_left = blocks
         while True:
             while self._pool:
-                if left is not None:
-                    if not left:
+                if blocks_left is not None:
+                    if not blocks_left:
                         return "waits"
-                    left -= 1
+                    blocks_left -= 1
                 self._step(*self._pool.take())
             if self._pool.resting:
                 return self._wake()
@@ -265,7 +267,7 @@ class Interpreter:
                 return "done"
 
     def _wake(self) -> Turn:
-        """Let the threads that rest poll again; say whether they are where they were before, and memory as well."""
+        """Wake suspended threads; return whether threads and memory are in a state seen before."""
         changes, stuck = self._launch.progress.changes, False
         if changes == self._woken_at:
             stuck = self._woken.comes_back(self._digest(self._pool.resting))
@@ -277,31 +279,31 @@ class Interpreter:
         return "stuck" if stuck else "waits"
 
     def _digest(self, groups: dict[Location, Lanes]) -> bytes:
-        """Return a digest of where the threads of some groups are, and of all registers."""
-        found = hashlib.blake2b(digest_size=16)
+        """Return a digest of all registers and of some groups' locations and threads."""
+        digest = hashlib.blake2b(digest_size=16)
         for at, lanes in sorted(groups.items(), key=lambda item: item[0]):
-            found.update(repr(at).encode())
-            found.update(lanes.indices().tobytes())
-        self._storage.registers.hash_into(found)
-        return found.digest()
+            digest.update(repr(at).encode())
+            digest.update(lanes.indices().tobytes())
+        self._storage.registers.hash_into(digest)
+        return digest.digest()
 
     def nudge(self) -> bool:
-        """Let threads go on that wait for lanes or phases which never come; return whether there are some."""
-        went = self._pool.unpark()
-        self._insist = went
-        went = went or self._mbarriers.let_polls_go()
-        if went:
+        """Release threads that wait for lanes or phases that never come; return whether there were any."""
+        resumed = self._pool.unpark()
+        self._insist = resumed
+        resumed = resumed or self._mbarriers.let_polls_go()
+        if resumed:
             self.stuck_at = None
-        return went
+        return resumed
 
     def give_up(self) -> None:
-        """End all threads that are left, with a finding for each group that goes round a loop in vain."""
+        """End all remaining threads, with a finding for each group in an endless loop."""
         waiting = [*self._barriers.waiting(), *self._clusters.waiting(), *self._mbarriers.waiting()]
-        others = [
+        waiting_notes = [
             f"{lanes.count} threads wait at {self._launch.findings.line(position)}" for position, lanes in waiting
         ]
         for at, lanes in self._pool.ready.items():
-            self._give_up_group(at, lanes, others)
+            self._give_up_group(at, lanes, waiting_notes)
         self._pool.end_all()
         for unit in (self._barriers, self._clusters, self._mbarriers):
             unit.abandon()
@@ -309,37 +311,37 @@ class Interpreter:
         self._tell_undefined()
 
     def _tell_undefined(self) -> None:
-        """Tell what threads that got stuck had read unwritten, since it is not known what that would have decided."""
+        """Report undefined values that stuck threads had read."""
         if self._undefined is not None and self._launch.findings.stuck:
             self._undefined.give_up()
 
-    def _give_up_group(self, at: Location, lanes: Lanes, others: list[str]) -> None:
-        """Note that a group goes round a loop forever, with what it waits for."""
+    def _give_up_group(self, at: Location, lanes: Lanes, waiting_notes: list[str]) -> None:
+        """Report an endless loop of a group, with the threads it waits for."""
         threads, head = lanes.indices(), self._program.blocks[at[1]].first
         reads = self._turns.polled.get(at[1], Poll(())).reads
         if not reads:
-            self._findings.add("endless-loop", head, "nothing changes any more from round to round of a loop", threads)
+            self._findings.add("endless-loop", head, "a loop repeats without any change of state", threads)
             return
-        detail, address, other, position = "these threads poll forever", None, None, reads[0]
-        for read in reads:
-            polled = self._watch.polled(read, threads)
+        detail, address, other_side, position = "these threads poll forever", None, None, reads[0]
+        for load_position in reads:
+            polled = self._watch.polled(load_position, threads)
             if polled is not None:
-                first, name, address, other = polled
+                first, name, address, other_side = polled
                 threads = np.concatenate([[first], threads[threads != first]])
-                position, detail = read, f"{detail} ({name}): no thread that can still run changes it"
+                position, detail = load_position, f"{detail} ({name}): no runnable thread changes it"
                 break
-        if other is not None:
+        if other_side is not None:
             detail += "; the other side wrote it last"
-        detail = "; ".join([detail, *others])
-        self._findings.add("deadlock", position, detail, threads, address=address, other=other)
+        detail = "; ".join([detail, *waiting_notes])
+        self._findings.add("deadlock", position, detail, threads, address=address, other_side=other_side)
 
     def _resume(self) -> bool:
-        """Find threads that can go on when none is ready; return False when all have ended."""
+        """Release threads when none is ready; return False when all have exited."""
         if self._pool.unpark():
             self._insist = True
             return True
         if self._mbarriers.break_deadlock():
-            if not self._pool:  # threads at barriers wait for those that were ended
+            if not self._pool:  # threads at barriers wait for the ended ones
                 self._barriers.abandon()
                 self._clusters.abandon()
             return bool(self._pool)
@@ -351,7 +353,7 @@ class Interpreter:
         """Execute one basic block of the program for a group."""
         stack, number = at
         block = self._program.blocks[number]
-        full, part = self._bound.get(number) or self._bind(block)
+        full, masked = self._bound.get(number) or self._bind(block)
         if block.gate:
             lanes = self._pass_gate(at, block, lanes)
             if not lanes.count:
@@ -366,7 +368,7 @@ class Interpreter:
         self._check_budget(block, lanes)
         if self._launch.allowance is not None:
             self._launch.allowance.spend(len(full) + 1, lanes.count)
-        self._execute(block, full, part, lanes)
+        self._execute(block, full, masked, lanes)
         if self._mbarriers.flipped:
             self._mbarriers.release()
         if block.end is None:
@@ -374,34 +376,34 @@ class Interpreter:
         else:
             self._end(stack, block, block.end, lanes)
 
-    def _execute(self, block: CodeBlock, full: list[Full], part: list[Part], lanes: Lanes) -> None:
-        """Execute the instructions of a block but the one that ends it."""
+    def _execute(self, block: CodeBlock, full: list[Full], masked: list[Part], lanes: Lanes) -> None:
+        """Execute a block's instructions except its terminator."""
         if lanes.whole:
-            whole = iter(full)
+            actions = iter(full)
             try:
-                for action in whole:
+                for action in actions:
                     action()
             except TurnedLive:
-                left = length_hint(whole)
-                for action in self._bind_again(block)[0][len(full) - left :]:
+                actions_left = length_hint(actions)
+                for action in self._bind_again(block)[0][len(full) - actions_left :]:
                     action()
             return
-        some = iter(part)
+        masked_actions = iter(masked)
         try:
-            for act in some:
+            for act in masked_actions:
                 act(lanes)
         except TurnedLive:
-            left = length_hint(some)
-            for act in self._bind_again(block)[1][len(part) - left :]:
+            actions_left = length_hint(masked_actions)
+            for act in self._bind_again(block)[1][len(masked) - actions_left :]:
                 act(lanes)
 
     def _bind_again(self, block: CodeBlock) -> tuple[list[Full], list[Part]]:
-        """Bind a block anew, and the others when they are next met, so that they follow undefined values."""
+        """Rebind a block now, and the others on next use, to track undefined values."""
         self._bound.clear()
         return self._bind(block)
 
     def _pass_gate(self, at: Location, block: CodeBlock, lanes: Lanes) -> Lanes:
-        """Keep the warps that can execute the instruction at a block's gate; park the others until they can."""
+        """Keep the warps that can execute a block's gate instruction; park the others."""
         insist = False
         if not lanes.whole or block.takes:
             insist, self._insist = self._insist, False
@@ -410,20 +412,20 @@ class Interpreter:
         return self._take_registers(at, block, lanes, insist=insist) if block.takes and lanes.count else lanes
 
     def _gather(self, at: Location, block: CodeBlock, lanes: Lanes, *, insist: bool) -> Lanes:
-        """Keep the warps whose lanes are all here; park the others until their missing lanes come."""
+        """Keep the warps with all lanes present; park the others until their lanes arrive."""
         missing: Mask = self._storage.at(block.first).missing_lanes(lanes, self._pool.alive)
         late, complete = lanes.split(missing[warp_of(lanes.indices())])
         if not late.count:
             return lanes
         if insist:
-            detail = "lanes that the instruction names are not here"
+            detail = "lanes the instruction requires have not arrived"
             self._findings.add("warp-divergence", block.first, detail, late.indices())
             return lanes
         self._pool.park(at, late)
         return complete
 
     def _take_registers(self, at: Location, block: CodeBlock, lanes: Lanes, *, insist: bool) -> Lanes:
-        """Keep the warpgroups whose block has the registers that they take; park the others until it has."""
+        """Keep the warpgroups whose register request can be met; park the others until it can."""
         taking = lanes
         if self._program.code[block.first][1].predicate is not None:
             taking, _ = lanes.split(lanes.select(self._guard(block.first)))
@@ -448,7 +450,7 @@ class Interpreter:
             detail = f"still running, and no memory has changed for {budget} steps"
             self._give_up("endless-loop", block, lanes, detail)
         if steps > _MOST_WORK * budget:
-            detail = f"still running after {_MOST_WORK * budget} steps; a smaller problem helps"
+            detail = f"still running after {_MOST_WORK * budget} steps; try a smaller problem"
             self._give_up("endless-loop", block, lanes, detail)
         monitor = self._launch.monitor
         if monitor is not None:
@@ -458,8 +460,8 @@ class Interpreter:
                 self._give_up("unfinished", block, lanes, detail)
         repeated = self._launch.findings.repeated
         if repeated is not None:
-            where = self._findings.line(repeated)
-            note = f"stopped: {where} was at fault more than {MOST_REPEATS:,} times; on a GPU, once ends the launch"
+            location = self._findings.line(repeated)
+            note = f"stopped: {location} was at fault more than {MOST_REPEATS:,} times; on a GPU, one ends the launch"
             self._launch.notes[note] = None
             raise StepBudgetSpent(steps)
 
@@ -469,23 +471,23 @@ class Interpreter:
 
     def _bind(self, block: CodeBlock) -> tuple[list[Full], list[Part]]:
         pairs = [self._binder.bind(position) for position in range(block.first, block.stop)]
-        bound = [full for full, _ in pairs], [part for _, part in pairs]
+        bound = [full for full, _ in pairs], [masked for _, masked in pairs]
         self._bound[block.index] = bound
         return bound
 
     # --- terminators --------------------------------------------------------------------------------------
 
     def _end(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
-        """Execute the instruction that ends a block: decide where its threads go next."""
+        """Execute a block's terminator: decide where its threads go next."""
         number, instruction = self._program.code[position]
         after = (stack, block.following)
         if self._undefined is not None:
             self._check_end(self._undefined, position, lanes)
         if instruction.predicate is not None:
-            lanes, rest = lanes.split(lanes.select(self._guard(position)))
+            lanes, falling_through = lanes.split(lanes.select(self._guard(position)))
             if self._launch.counters is not None:
                 self._launch.counters.guarded[position] += lanes.count
-            self._pool.arrive(after, rest)
+            self._pool.arrive(after, falling_through)
             if not lanes.count:
                 return
         family = instruction.opcode.split(".")[0]
@@ -507,7 +509,7 @@ class Interpreter:
             self._wait(position, instruction, after, lanes)
 
     def _branch(self, source: int, at: Location, lanes: Lanes) -> None:
-        """Let threads go on at a location, unless they go round a loop that has to let others run."""
+        """Move threads to a location, or suspend them in a polling loop."""
         if not self._turns.is_back(source, at[1]):
             self._pool.arrive(at, lanes)
             return
@@ -524,7 +526,7 @@ class Interpreter:
             self._pool.arrive(at, lanes)
 
     def _wait(self, position: int, instruction: Instruction, after: Location, lanes: Lanes) -> None:
-        """Let threads wait at a barrier or for an mbarrier's phase; they go on at `after`."""
+        """Make threads wait at a barrier or mbarrier phase; they continue at `after`."""
         if is_wait(instruction):
             self._mbarriers.wait(position, after, lanes)
         elif instruction.opcode.startswith("barrier.cluster."):
@@ -533,7 +535,7 @@ class Interpreter:
             self._barriers.arrive(position, after, lanes)
 
     def _check_end(self, undefined: UndefinedValues, position: int, lanes: Lanes) -> None:
-        """Look whether something undefined decides what the instruction at the end of a block does."""
+        """Check for undefined values that affect a block's terminator."""
         if position not in self._end_checks:
             self._end_checks[position] = undefined.guards(position)
         check = self._end_checks[position]
@@ -542,23 +544,23 @@ class Interpreter:
 
     def _guard(self, position: int) -> Mask:
         """Return the guard of an instruction for all threads of the batch, (threads,)."""
-        read = self._guards.get(position)
-        if read is None:
-            read = self._guards[position] = self._storage.at(position).guard()
-        return read()
+        read_guard = self._guards.get(position)
+        if read_guard is None:
+            read_guard = self._guards[position] = self._storage.at(position).guard()
+        return read_guard()
 
     def _why_trap(self, number: int) -> str:
-        """Say why a function is nothing but a trap."""
-        if any(one.opcode != "trap" for one in self._program.functions[number].instructions):
+        """Explain a function that consists of a trap only."""
+        if any(instruction.opcode != "trap" for instruction in self._program.functions[number].instructions):
             return ""
-        return ": the compiler has replaced the whole function, which writes constant memory or is undefined otherwise"
+        return ": the compiler replaced the whole function, which writes constant memory or has undefined behaviour"
 
     def _trap(self, position: int, lanes: Lanes, detail: str) -> None:
         self._findings.add("trap", position, detail, lanes.indices())
         self._leave((), lanes)
 
     def _leave(self, stack: Stack, lanes: Lanes) -> None:
-        """Return threads to their caller, or end them where there is none."""
+        """Return threads to their caller, or end them at the outermost level."""
         if stack:
             call = stack[-1]
             self._calls.leave(call.position, call.callee, len(stack) - 1, lanes)
@@ -577,26 +579,26 @@ class Interpreter:
         self._clusters.release()
 
     def _copies_are_over(self, shadow: SharedShadow, lanes: Lanes) -> None:
-        """Note the copies that threads asked for and leave without waiting for."""
+        """Report async copies that threads issued and did not wait for before exiting."""
         threads, positions = shadow.in_flight(lanes.indices())
         for position in np.unique(positions).tolist():
-            detail = "these threads end before they have waited for this copy into shared memory"
+            detail = "these threads exit without waiting for this copy into shared memory"
             self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
     def _bulk_copies_are_over(self, shadow: SharedShadow, bulk: AsyncShadow, lanes: Lanes) -> None:
-        """Note the bulk copies into and out of blocks whose last threads have left without waiting for them."""
+        """Report bulk copies into and out of exited blocks that no thread waited for."""
         size = self._batch.threads // self._batch.blocks
         for block in np.unique(self._batch.block_of[lanes.indices()]).tolist():
             if self._pool.alive[block * size : (block + 1) * size].any():
                 continue
             threads, positions = bulk.in_flight(block)
             for position in np.unique(positions).tolist():
-                detail = "the block ends before any of its threads has waited for the phase that awaits this bulk copy"
+                detail = "the block exits before any of its threads waits for the mbarrier phase of this bulk copy"
                 self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
             for copy in shadow.sending(block, np.arange(block * size, (block + 1) * size)):
-                detail = "the block ends before any of its threads knows that this bulk copy has read its shared memory"
-                asked = np.array([copy.thread - self._batch.first_thread])
-                self._findings.add("async-not-waited", copy.position, detail, asked)
+                detail = "the block exits before any of its threads waits for this bulk copy to read its shared memory"
+                issuer = np.array([copy.thread - self._batch.first_thread])
+                self._findings.add("async-not-waited", copy.position, detail, issuer)
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
         call = self._calls.call(position)
@@ -607,8 +609,8 @@ class Interpreter:
                 self._print(position, lanes)
                 self._pool.arrive((stack, block.following), lanes)
             return
-        found, stray = self._calls.targets(position, lanes)
-        for number, callers in found:
+        by_callee, stray = self._calls.targets(position, lanes)
+        for number, callers in by_callee:
             full = self._calls.enter(position, number, len(stack), callers)
             self._stop(position, full, f"calls nested {len(stack)} deep need more than {STACK_BYTES} bytes of stack")
             entered = callers.without(full)
@@ -617,21 +619,21 @@ class Interpreter:
                 self._pool.arrive((inner, self._program.entries[number]), entered)
             elif entered.count:
                 self._leave(inner, entered)
-        self._stop(position, stray, "a call of an address at which there is no function")
+        self._stop(position, stray, "a call to an address without a function")
 
     def _fail_assertion(self, position: int, lanes: Lanes) -> None:
-        """End threads whose assertion failed: `__assertfail(message, file, line, function, size of a character)`."""
+        """End threads whose assertion failed: `__assertfail(message, file, line, function, character size)`."""
         message, file, line, function = (
             int(self._calls.argument(position, i, lanes, size)[0].view(f"u{size}")[0])
             for i, size in enumerate((8, 8, 4, 8))
         )
         memory = ThreadMemory(self._launch.space, int(lanes.indices()[0]))
-        where = f"{memory.string(file)}:{line}"
-        detail = f"{where}: {memory.string(function)}: assertion `{memory.string(message)}` failed"
+        location = f"{memory.string(file)}:{line}"
+        detail = f"{location}: {memory.string(function)}: assertion `{memory.string(message)}` failed"
         self._trap(position, lanes, detail)
 
     def _print(self, position: int, lanes: Lanes) -> None:
-        """Print what threads ask for, one after another: `vprintf(format, arguments)`."""
+        """Print the output of threads in order: `vprintf(format, arguments)`."""
         forms, lists = (self._calls.argument(position, i, lanes, 8).view(np.uint64).reshape(-1) for i in range(2))
         lengths = np.zeros((lanes.count, 4), np.uint8)
         for i, thread in enumerate(lanes.indices().tolist()):
@@ -642,7 +644,7 @@ class Interpreter:
         self._calls.give_result(position, lengths, lanes)
 
     def _stop(self, position: int, lanes: Lanes, detail: str) -> None:
-        """End threads that cannot go on, with a finding."""
+        """End threads that cannot continue, with a finding."""
         if lanes.count:
             self._findings.add("out-of-bounds", position, detail, lanes.indices())
             self._leave((), lanes)
@@ -653,7 +655,7 @@ class Interpreter:
         name = instruction.operands[1] if len(instruction.operands) > 1 else ""
         labels = function.tables.get(name)
         if labels is None or not set(labels) <= set(function.labels):
-            raise unsupported(instruction, f"{name or 'nothing'} is no table of labels of this function")
+            raise unsupported(instruction, f"{name or 'nothing'} is not a label table of this function")
         index = lanes.fill(self._storage.at(position).source(instruction.operands[0], "u32")(lanes))
         for i, label in enumerate(labels):
             target = self._program.block_at[self._program.offsets[number] + function.labels[label]]

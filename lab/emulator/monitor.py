@@ -1,4 +1,4 @@
-"""A launch at work: how far it is, and the time after which it is stopped."""
+"""Launch monitoring: progress, and the time limit."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final
 from lab.emulator.results import Finding
 
 COMPILED_SHARE: Final = 0.9
-"""Part of the time limit that machine code may use. The interpreter needs the rest to say where threads are."""
+"""The share of the time limit for compiled code. The interpreter needs the rest to locate threads."""
 
 
 @dataclass(slots=True)
 class LaunchMonitor:
-    """A time limit, and the state of a launch for any thread to read.
+    """A time limit, and a launch's state for any thread to read.
 
     Attributes:
         limit_s: Seconds after which the launch is stopped.
-        clock: Seconds on a clock that nobody can set.
-        engine: What executes the launch at present, in words; empty before it begins.
+        clock: A monotonic clock, in seconds.
+        engine: The engine executing the launch now; empty before it starts.
         steps: Instructions that the interpreter has issued.
         blocks: Blocks to execute.
         finished: Blocks that have ended.
-        findings: Return the faults so far.
+        findings: A function that returns the faults so far.
     """
 
     limit_s: float
@@ -37,13 +37,13 @@ class LaunchMonitor:
     _began: float = field(default=0.0, init=False)
 
     def begin(self, blocks: int) -> None:
-        """Start the time of a launch of so many blocks."""
+        """Start timing a launch of this many blocks."""
         self.blocks, self._began = blocks, self.clock()
 
     def hand_over(self, engine: str, findings: Callable[[], tuple[Finding, ...]] = tuple) -> None:
-        """Note that an engine executes the launch from its first block on, with faults of its own."""
+        """Record that an engine starts the launch from its first block, with new findings."""
         self.engine, self.findings, self.steps, self.finished = engine, findings, 0, 0
 
     def expired(self, share: float = 1.0) -> bool:
-        """Return whether a part of the time limit is over."""
+        """Return whether a share of the time limit has passed."""
         return self.clock() - self._began > share * self.limit_s

@@ -1,4 +1,4 @@
-"""Opcodes and the types that they name."""
+"""Opcodes and the types in them."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ DTYPES: dict[str, np.dtype[Any]] = {
         "b64": "u8", "u64": "u8", "s64": "i8", "f64": "f8", "f32x2": "u8",
     }.items()
 }  # fmt: skip
-"""PTX's fundamental and packed types to NumPy's. Untyped bits are unsigned; bf16 and packed pairs are bits."""
+"""NumPy types of PTX's fundamental and packed types. Untyped bits are unsigned; bf16 and packed pairs are bits."""
 
 
 _LATER = re.compile(
     r"tcgen05\.|clusterlaunchcontrol\.|.*\.(kind::|block_scale|cta_group::|tile::gather4|tile::scatter4|b4x16_p64|b6x16_p32"
     r"|im2col::w|im2col_no_offs::w)"
 )
-"""Opcodes and modifiers that begin with sm_100 (PTX ISA, target notes of each instruction)."""
+"""Opcodes and modifiers introduced with sm_100 (PTX ISA, target notes of each instruction)."""
 
 
 def begins_later(opcode: str) -> bool:
-    """Return whether an instruction begins with sm_100, and so with nothing that the emulator executes."""
+    """Return whether an instruction requires sm_100, which the emulator does not support."""
     return _LATER.match(f"{opcode}.") is not None
 
 
 class UnknownForm(Exception):  # noqa: N818  turned into UnsupportedInstruction where the line is known
-    """A modifier or form of an operation that the emulator does not know."""
+    """Raised for an unsupported modifier or form of an operation."""
 
 
 class Opcode:
-    """An opcode's dot-separated parts. Builders take them one by one, so that none is ignored.
+    """An opcode's dot-separated parts. Builders consume them one by one, so that none is ignored.
 
     Attributes:
         text: The opcode as written.
         family: Its first part, such as `add`.
-        parts: The parts that have not been taken yet; `::` belongs to its part.
+        parts: The parts not consumed yet; `::` does not separate parts.
     """
 
     def __init__(self, text: str) -> None:
@@ -51,32 +51,32 @@ class Opcode:
         self.family, *self.parts = text.split(".")
 
     def flag(self, name: str) -> bool:
-        """Take a modifier; return whether it was there."""
+        """Consume a modifier; return whether it was present."""
         if name in self.parts:
             self.parts.remove(name)
             return True
         return False
 
     def one_of(self, names: Sequence[str], default: str | None = None) -> str:
-        """Take the first modifier that is one of `names`.
+        """Consume the first modifier that is one of `names`.
 
         Raises:
-            UnknownForm: none is there and no default is given.
+            UnknownForm: none is present and there is no default.
         """
-        for part in self.parts:
-            if part in names:
-                self.parts.remove(part)
-                return part
+        for modifier in self.parts:
+            if modifier in names:
+                self.parts.remove(modifier)
+                return modifier
         if default is None:
             raise UnknownForm(f"none of .{', .'.join(names)}")
         return default
 
     def type(self) -> str:
-        """Take the first type among the parts."""
+        """Consume the first type among the parts."""
         return self.one_of(tuple(DTYPES))
 
     def finish(self) -> None:
-        """Check that every part was taken.
+        """Check that every part was consumed.
 
         Raises:
             UnknownForm: a modifier is left.
@@ -86,16 +86,16 @@ class Opcode:
 
 
 def chosen_by_sign(op: Opcode) -> tuple[str, str, bool]:
-    """Take everything from a `slct`.
+    """Consume all parts of a `slct`.
 
     Returns:
-        The type of what is chosen, that of the number whose sign decides, and whether its subnormals are flushed.
+        The type of the selected value, the type of the control operand, and whether its subnormals are flushed.
 
     Raises:
-        UnknownForm: The number is of another type than s32 and f32.
+        UnknownForm: The control operand is neither s32 nor f32.
     """
     ftz = op.flag("ftz")
-    control = [part for part in op.parts if part in DTYPES][-1]
+    control = [modifier for modifier in op.parts if modifier in DTYPES][-1]
     if control not in ("s32", "f32"):
         raise UnknownForm(f".{control}")
     op.parts.reverse()
@@ -106,14 +106,14 @@ def chosen_by_sign(op: Opcode) -> tuple[str, str, bool]:
 
 
 def element_of(t: str, count: int) -> str:
-    """Return the type of each of the parts that `mov` packs into a register, or takes out of one.
+    """Return the element type that `mov` packs into, or unpacks from, a register.
 
     Args:
         t: Type of the register.
         count: Number of parts.
 
     Raises:
-        UnknownForm: There are no such parts.
+        UnknownForm: The register has no such elements.
     """
     if not count:
         raise UnknownForm("a vector without elements")

@@ -1,4 +1,4 @@
-"""Operands in the form that the emulator needs: names, addresses and literals, read by `lab.isa.ptx.operands`."""
+"""Operands as the emulator needs them: names, addresses and literals (from `lab.isa.ptx.operands`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lab.base.errors import ReaderError
 from lab.isa.ptx import operands as isa
 
 CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
-"""Registers that change while a kernel runs; all of them read the steps taken so far, from a start on."""
+"""Clock registers. All of them read the number of steps so far, plus a start value."""
 
 MACHINE = ("%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", *CLOCKS)
-"""Registers in which the hardware's choices show: PTX ISA promises neither their values nor that they stay the same."""
+"""Registers that show the hardware's choices: PTX ISA guarantees neither their values nor constancy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FloatBits:
 
     @property
     def value(self) -> float:
-        """The number."""
+        """The value."""
         raw = self.bits.to_bytes(self.width // 8, "little")
         return float(struct.unpack("<f" if self.width == 32 else "<d", raw)[0])  # noqa: PLR2004  single or double
 
@@ -57,43 +57,43 @@ def _parse(text: str) -> isa.Operand | None:
 
 
 def address(text: str) -> PlainAddress | None:
-    """Read an address; return None where the text is not a plain one."""
-    found = _parse(text)
-    if not isinstance(found, isa.Address) or found.indices:
+    """Parse an address; return None unless it is a plain one."""
+    operand = _parse(text)
+    if not isinstance(operand, isa.Address) or operand.indices:
         return None
-    if found.base is None:
-        return PlainAddress(None, found.offset)
-    component = f".{found.base.component}" if found.base.component else ""
-    return PlainAddress(found.base.name + component, found.offset)
+    if operand.base is None:
+        return PlainAddress(None, operand.offset)
+    component = f".{operand.base.component}" if operand.base.component else ""
+    return PlainAddress(operand.base.name + component, operand.offset)
 
 
 def literal(text: str) -> int | FloatBits | None:
-    """Read a literal; return None where the text is a name."""
-    found = _parse(text)
-    if not isinstance(found, isa.Immediate):
+    """Parse a literal; return None for a name."""
+    operand = _parse(text)
+    if not isinstance(operand, isa.Immediate):
         return None
-    return found.bits if found.kind == "int" else FloatBits(found.bits, int(found.kind[1:]))
+    return operand.bits if operand.kind == "int" else FloatBits(operand.bits, int(operand.kind[1:]))
 
 
 def symbol(text: str) -> tuple[str, int, bool] | None:
-    """Read ``name``, ``name+offset`` or ``generic(name)``.
+    """Parse ``name``, ``name+offset`` or ``generic(name)``.
 
     Returns:
-        Name, offset in bytes, and whether the generic address is meant; None where the text is not a symbol.
+        Name, offset in bytes, and whether the address is generic; None where the text is not a symbol.
     """
-    found = _parse(text)
-    if not isinstance(found, isa.Symbol) or found.component or found.mask is not None:
+    operand = _parse(text)
+    if not isinstance(operand, isa.Symbol) or operand.component or operand.mask is not None:
         return None
-    return found.name, found.offset, found.generic
+    return operand.name, operand.offset, operand.generic
 
 
 def register_and_offset(text: str) -> tuple[str, int] | None:
-    """Read ``%r1+4``; return None where the text is no register, or nothing is added to it."""
-    found = _parse(text)
-    if not isinstance(found, isa.RegisterSum):
+    """Parse ``%r1+4``; return None for a text that is not a register plus an offset."""
+    operand = _parse(text)
+    if not isinstance(operand, isa.RegisterSum):
         return None
-    component = f".{found.register.component}" if found.register.component else ""
-    return found.register.name + component, found.offset
+    component = f".{operand.register.component}" if operand.register.component else ""
+    return operand.register.name + component, operand.offset
 
 
 def elements(text: str) -> tuple[str, ...]:
@@ -101,5 +101,5 @@ def elements(text: str) -> tuple[str, ...]:
     inner = text.strip()
     if inner[:1] in ("{", "("):
         inner = inner[1:-1].strip()
-        return tuple(part.strip() for part in inner.split(",")) if inner else ()
+        return tuple(element.strip() for element in inner.split(",")) if inner else ()
     return (inner,)

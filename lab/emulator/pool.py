@@ -1,4 +1,4 @@
-"""Which groups of threads can run, and where each of them is.
+"""The pool of runnable groups of threads and their locations.
 
 A group is a set of threads at one location: the same basic block, with the same call stack.
 """
@@ -14,16 +14,16 @@ from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import Lanes, warp_of
 
-_SHARE = 0.5  # of a group's warps that run at a time where dice choose
+_SHARE = 0.5  # share of a group's warps that run at a time under a random schedule
 
 
 class Caller(NamedTuple):
-    """Where a call was made.
+    """The call site of an active call.
 
     Attributes:
-        back: Block at which the caller goes on; negative where its function ends.
+        back: Block at which the caller resumes; negative at the end of its function.
         position: The call instruction.
-        callee: Number of the function that was called.
+        callee: Number of the called function.
     """
 
     back: int
@@ -32,17 +32,17 @@ class Caller(NamedTuple):
 
 
 Stack = tuple[Caller, ...]
-"""The calls that a group is in, outermost first."""
+"""A group's call stack, outermost call first."""
 
 Location = tuple[Stack, int]
 """A call stack, and the block to execute next; a negative block is the end of a function."""
 
 
 class Pool:
-    """The groups of a batch that can run.
+    """The runnable groups of a batch.
 
     Attributes:
-        alive: (threads,) whether the thread has not ended.
+        alive: (threads,) whether the thread has not exited.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Pool:
         leave: Callable[[Stack, Lanes], None],
         dice: np.random.Generator | None = None,
     ) -> None:
-        """Begin without groups.
+        """Start without groups.
 
         Args:
             batch: The threads.
             ranks: Rank of each block of the program; lower ranks run first.
-            leave: Called with the stack and the threads that come to the end of a function.
-            dice: What chooses the group that runs, and the warps of it; None for the order of the program.
+            leave: Called with the stack and threads that reach the end of a function.
+            dice: Chooses the next group and its warps at random; None for program order.
         """
         self.alive: Mask = batch.exists.copy()
         self._ranks, self._leave, self._dice = ranks, leave, dice
@@ -68,21 +68,21 @@ class Pool:
         self._keys: dict[Location, tuple[float, ...]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any group can run."""
+        """Return whether any group can run."""
         return bool(self._ready)
 
     def arrive(self, at: Location, lanes: Lanes) -> None:
-        """Add threads to a location, where they join those that are already there."""
+        """Add threads to a location, merging them with threads already there."""
         if not lanes.count:
             return
         if at[1] < 0:
             self._leave(at[0], lanes)
             return
-        parts = [part for part in (self._ready.get(at), self._parked.pop(at, None), lanes) if part is not None]
+        parts = [group for group in (self._ready.get(at), self._parked.pop(at, None), lanes) if group is not None]
         self._ready[at] = Lanes.union(parts)
 
     def take(self) -> tuple[Location, Lanes]:
-        """Remove and return the group that comes first in the order of the program's blocks."""
+        """Remove and return the first group in the program's block order."""
         ready = self._ready
         if self._dice is not None:
             return self._any(self._dice)
@@ -90,35 +90,35 @@ class Pool:
         return at, ready.pop(at)
 
     def _any(self, dice: np.random.Generator) -> tuple[Location, Lanes]:
-        """Remove and return some warps of some group, with those that are parked there until others come."""
+        """Remove and return some warps of a random group, with the threads parked there."""
         at = list(self._ready)[int(dice.integers(len(self._ready)))]
         lanes = self._ready.pop(at)
         warps = warp_of(lanes.indices())
         chosen = np.unique(warps)
         chosen = chosen[dice.random(len(chosen)) < _SHARE]
-        taken, left = lanes.split(np.isin(warps, chosen))
-        if taken.count and left.count:
-            self._ready[at], lanes = left, taken
+        running, waiting = lanes.split(np.isin(warps, chosen))
+        if running.count and waiting.count:
+            self._ready[at], lanes = waiting, running
         parked = self._parked.pop(at, None)
         return at, lanes if parked is None else Lanes.union([parked, lanes])
 
     def rest(self, at: Location, lanes: Lanes) -> None:
-        """Set threads aside until all others have had their turn."""
-        parts = [part for part in (self._resting.pop(at, None), lanes) if part is not None]
+        """Suspend threads until all others have run."""
+        parts = [group for group in (self._resting.pop(at, None), lanes) if group is not None]
         self._resting[at] = Lanes.union(parts)
 
     @property
     def ready(self) -> dict[Location, Lanes]:
-        """The groups that can run."""
+        """The runnable groups."""
         return self._ready
 
     @property
     def resting(self) -> dict[Location, Lanes]:
-        """The groups that rest."""
+        """The suspended groups."""
         return self._resting
 
     def wake(self) -> None:
-        """Let all groups that rest run again."""
+        """Make all suspended groups runnable again."""
         resting, self._resting = self._resting, {}
         for at, lanes in resting.items():
             self.arrive(at, lanes)
@@ -131,12 +131,12 @@ class Pool:
             groups.clear()
 
     def park(self, at: Location, lanes: Lanes) -> None:
-        """Set threads aside until others join them, or nothing else can run."""
-        parts = [part for part in (self._parked.get(at), lanes) if part is not None]
+        """Park threads until others join them or nothing else can run."""
+        parts = [group for group in (self._parked.get(at), lanes) if group is not None]
         self._parked[at] = Lanes.union(parts)
 
     def unpark(self) -> bool:
-        """Let the first parked group run; return False where there is none."""
+        """Make the first parked group runnable; return False if there is none."""
         if not self._parked:
             return False
         at = min(self._parked, key=self._key)
@@ -144,22 +144,22 @@ class Pool:
         return True
 
     def end(self, threads: Indices | slice) -> None:
-        """Mark threads as ended, (count,) indices or a full slice."""
+        """Mark threads as exited, (count,) indices or a full slice."""
         self.alive[threads] = False
 
     def _key(self, at: Location) -> tuple[float, ...]:
-        found = self._keys.get(at)
-        if found is None:
+        key = self._keys.get(at)
+        if key is None:
             stack, block = at
             # A caller resumes after everything in its callee: the callee counts as just before the return.
-            found = self._keys[at] = (*(self._rank(call.back) - 0.5 for call in stack), float(self._ranks[block]))
-        return found
+            key = self._keys[at] = (*(self._rank(call.back) - 0.5 for call in stack), float(self._ranks[block]))
+        return key
 
     def _rank(self, block: int) -> float:
-        """Return a block's rank; the end of a function comes after all of it."""
+        """Return a block's rank; the end of a function ranks after all its blocks."""
         return float(self._ranks[block]) if block >= 0 else float(len(self._ranks))
 
 
 def living(batch: Batch, pool: Pool) -> Indices:
-    """Return the threads of each block of the batch that have not ended, (blocks,)."""
+    """Return the number of live threads in each block of the batch, (blocks,)."""
     return np.bincount(batch.block_of[pool.alive], minlength=batch.blocks)

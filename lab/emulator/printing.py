@@ -1,4 +1,4 @@
-"""What kernels print: printf's format applied to the arguments that a thread left in memory."""
+"""Kernel output: printf's format applied to the arguments a thread left in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.emulator.arrays import Bytes
 from lab.emulator.memory.memory import WITHIN_SEGMENT, AddressSpace
 
 MOST_CHARACTERS = 1 << 20
-"""What a launch may print: the size of CUDA's default buffer."""
+"""The output limit of a launch: the size of CUDA's default buffer."""
 
 _LONGEST_STRING = 4096
 _CONVERSION = re.compile(r"%([-+ #0]*)(\d+|\*)?(?:\.(\d+|\*)?)?(hh|h|ll|l|j|z|t|L)?([diuoxXcsfFeEgGaAp%n])", re.ASCII)
@@ -25,10 +25,10 @@ _WIDE = ("l", "ll", "j", "z", "t")
 
 @dataclass(slots=True)
 class Printed:
-    """What a launch has printed.
+    """The output of a launch.
 
     Attributes:
-        pieces: One text for each call of a thread, in the order of execution.
+        pieces: One text per call of a thread, in execution order.
         size: Characters so far.
         lost: Calls whose text did not fit.
     """
@@ -38,7 +38,7 @@ class Printed:
     lost: int = 0
 
     def add(self, text: str) -> None:
-        """Keep a text, as long as there is room."""
+        """Add a text if there is room."""
         if self.size + len(text) > MOST_CHARACTERS:
             self.lost += 1
             return
@@ -47,34 +47,34 @@ class Printed:
 
     @property
     def text(self) -> str:
-        """Everything that was printed."""
+        """The complete output."""
         return "".join(self.pieces)
 
 
 class ThreadMemory:
-    """Bytes at generic addresses, as one thread sees them."""
+    """Memory at generic addresses, as one thread sees it."""
 
     def __init__(self, space: AddressSpace, thread: int) -> None:
-        """Look at the memory of a batch's thread, by its index."""
+        """Open the memory of a batch's thread, by index."""
         self._space, self._thread = space, thread
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes at an address: as many as there are, at most `size`."""
+        """Return up to `size` bytes at an address."""
         region = self._space.at(address)
         if region is None or size <= 0:
             return b""
         offset = address & WITHIN_SEGMENT
         row = 0 if region.rows is None else int(region.rows[self._thread])
-        taken: Bytes = region.data[row + offset : row + min(offset + size, region.size)]
-        return taken.tobytes()
+        contents: Bytes = region.data[row + offset : row + min(offset + size, region.size)]
+        return contents.tobytes()
 
     def string(self, address: int) -> str:
-        """Return the text that ends with a zero byte at an address."""
+        """Return the zero-terminated text at an address."""
         return self.read(address, _LONGEST_STRING).partition(b"\0")[0].decode("utf-8", errors="replace")
 
 
 class _Arguments:
-    """Takes printf's arguments one after another: each lies at a multiple of its size."""
+    """A reader of printf's arguments, each aligned to its size."""
 
     def __init__(self, memory: ThreadMemory, address: int) -> None:
         self._memory, self._start, self._offset = memory, address, 0
@@ -89,10 +89,10 @@ class _Arguments:
 
 
 def formatted(memory: ThreadMemory, form: int, arguments: int) -> str:
-    """Return what printf prints.
+    """Return the output of a printf call.
 
     Args:
-        memory: What the thread sees.
+        memory: The thread's view of memory.
         form: Generic address of the format.
         arguments: Generic address of the arguments; 0 where there are none.
     """
@@ -105,12 +105,12 @@ def _converted(match: re.Match[str], values: _Arguments, memory: ThreadMemory) -
     if kind in "%n":
         return "%" if kind == "%" else ""
     if width == "*":
-        given = int(values.take("i"))
-        flags, width = (flags + "-", str(-given)) if given < 0 else (flags, str(given))
+        argument = int(values.take("i"))
+        flags, width = (flags + "-", str(-argument)) if argument < 0 else (flags, str(argument))
     exact = bool(_HAS_PRECISION.match(match[0]))
     if precision == "*":
-        given = int(values.take("i"))
-        exact, precision = given >= 0, str(given)
+        argument = int(values.take("i"))
+        exact, precision = argument >= 0, str(argument)
     shape = f"%{flags}{min(int(width or 0), _LONGEST_STRING) or ''}"
     if exact:
         shape += f".{min(int(precision or 0), _LONGEST_STRING)}"
@@ -134,9 +134,9 @@ def _integer(shape: str, kind: str, length: str, values: _Arguments, _memory: Th
 
 
 def _padded(shape: str, text: str) -> str:
-    """Return a text in the width of a conversion, which pads with blanks or zeros."""
-    found = _SHAPE.match(shape)
-    flags, width = (found[1], int(found[2] or 0)) if found else ("", 0)
+    """Pad a text to a conversion's width with blanks or zeros."""
+    match = _SHAPE.match(shape)
+    flags, width = (match[1], int(match[2] or 0)) if match else ("", 0)
     if "-" in flags:
         return text.ljust(width)
     return text.rjust(width, "0" if "0" in flags and "." not in shape else " ")
@@ -153,11 +153,11 @@ def _float(shape: str, kind: str, _length: str, values: _Arguments, _memory: Thr
 
 
 def _hexadecimal(number: float, kind: str) -> str:
-    """Return C's %a: the shortest fraction."""
+    """Format a number as C's %a: the shortest fraction."""
     mantissa, _, exponent = number.hex().partition("p")
-    whole, _, fraction = mantissa.partition(".")
+    integer, _, fraction = mantissa.partition(".")
     fraction = fraction.rstrip("0")
-    text = f"{whole}{'.' if fraction else ''}{fraction}p{exponent}"
+    text = f"{integer}{'.' if fraction else ''}{fraction}p{exponent}"
     return text.upper() if kind == "A" else text
 
 

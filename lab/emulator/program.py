@@ -1,4 +1,4 @@
-"""A kernel with everything that it can call, laid out flat for the interpreter."""
+"""A kernel with all its callees, laid out flat for the interpreter."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from lab.isa.ptx.module import read_ptx
 from lab.isa.roles import given_registers
 
 STACK_BYTES = 16384
-"""Bytes of a thread's stack for functions that call themselves again, and for `alloca`."""
+"""Stack bytes per thread for recursive functions and `alloca`."""
 
 _STACK_ALIGNMENT = 16
 _HANDLE_BYTES = 8  # of a texture, a sampler or a surface
 _TENSOR_STORE = re.compile(r"cp\.(reduce\.)?async\.bulk\.tensor\.\dd\.global\.")
 
 MAX_SHARED_BYTES = 227 * 1024
-"""Shared memory of a block on the largest of today's GPUs."""
+"""The largest shared memory per block of current GPUs."""
 
 MAX_GLOBAL_BYTES = 1 << 34
-"""The largest variable in global or constant memory: more than this machine has is a mistake, not a plan."""
+"""The largest variable in global or constant memory: more than the host has is a mistake."""
 
 _LIMITS = {"shared": MAX_SHARED_BYTES, "local": 512 * 1024, "frame": 64 * 1024, "kernel-param": 32764}
-"""Bytes by place (CUDA programming guide, "Technical specifications per compute capability")."""
+"""Size limits by place (CUDA programming guide, "Technical specifications per compute capability")."""
 
 _NAMES = {
     "shared": "the shared memory of a block",
     "local": "the local memory of a thread",
-    "frame": "what calls pass",
-    "kernel-param": "what the kernel takes",
+    "frame": "the parameter space of calls",
+    "kernel-param": "the kernel's parameter space",
 }
 
 FRAME_POINTER, STACK_POINTER = "%frame pointer", "%stack pointer"
-"""Hidden registers, which no PTX text can spell: where a function's frame begins, and where the stack ends."""
+"""Hidden registers, not expressible in PTX: a function's frame pointer and the stack pointer."""
 
 
 RegisterName = tuple[int, str]
-"""A register: the function that it belongs to, and its name."""
+"""A register: its function's number and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a variable lies.
+    """The location of a variable.
 
     Attributes:
-        space: `shared`, `local`, `stack` (local memory from a function's frame on), `frame` (parameters of device
+        space: `shared`, `local`, `stack` (local memory at a function's frame), `frame` (parameters of device
             functions and calls) or `kernel-param`.
         offset: Byte offset in its space.
         size: Bytes.
@@ -73,27 +73,27 @@ class Place:
 
 
 def size_of(variable: Variable) -> int:
-    """Return the bytes of a variable; 0 for an unsized array."""
+    """Return a variable's size in bytes; 0 for an unsized array."""
     return _element_bytes(variable) * variable.vector * (variable.count or 0)
 
 
 def _element_bytes(variable: Variable) -> int:
-    found = DTYPES.get(variable.type)
-    if found is not None:
-        return found.itemsize
+    dtype = DTYPES.get(variable.type)
+    if dtype is not None:
+        return dtype.itemsize
     return 16 if variable.type == "b128" else _HANDLE_BYTES
 
 
 def align_of(variable: Variable) -> int:
-    """Return the alignment of a variable in bytes."""
+    """Return a variable's alignment in bytes."""
     return variable.align or _element_bytes(variable) * variable.vector
 
 
-NO_TEXTURES = "textures and surfaces are read by hardware that the emulator does not have"
+NO_TEXTURES = "textures and surfaces need hardware that the emulator does not have"
 
 
 def _declaration(variable: Variable) -> str:
-    """Return how a variable was declared, in short."""
+    """Return a variable's declaration in short form."""
     vector = f".v{variable.vector} " if variable.vector > 1 else ""
     extent = "" if variable.count == 1 else f"[{'' if variable.count is None else variable.count}]"
     return f".{variable.space} {vector}.{variable.type} {variable.name}{extent}"
@@ -104,8 +104,8 @@ class Program:
 
     Attributes:
         kernel: The entry function.
-        calls: Who calls whom.
-        functions: The kernel and every function that it can call.
+        calls: The call graph.
+        functions: The kernel and every function it can call.
         code: All instructions; a function's start at `offsets`.
         blocks: All basic blocks.
         entries: First block of each function.
@@ -113,12 +113,12 @@ class Program:
         local_bytes: Local memory of a thread.
         frame_bytes: Parameter memory of calls, for a thread.
         param_bytes: The kernel's parameters.
-        stack_start: Where in local memory a thread's stack begins.
-        frames: Functions that take room on the stack, to its bytes.
+        stack_start: Offset of a thread's stack in local memory.
+        frames: Stack bytes of each function that has a stack frame.
     """
 
     def __init__(self, module: Module, name: str) -> None:
-        """Collect the functions and lay out code and memory.
+        """Collect the functions, and lay out code and memory.
 
         Raises:
             UserError: no kernel has that name.
@@ -150,20 +150,20 @@ class Program:
         self.places: dict[tuple[int, str], Place] = {}
         sizes = {"shared": 0, "local": 0, "frame": 0, "kernel-param": 0}
 
-        def put(number: int, variable: Variable, space: str) -> None:
+        def place_variable(number: int, variable: Variable, space: str) -> None:
             offset = -(-sizes[space] // align_of(variable)) * align_of(variable)
             self.places[number, variable.name] = Place(space, offset, size_of(variable))
             sizes[space] = offset + size_of(variable)
             if sizes[space] > _LIMITS[space]:
-                why = f"{_NAMES[space]} takes {sizes[space]} bytes; at most {_LIMITS[space]} are accepted"
-                raise UnsupportedInstruction(variable.line, _declaration(variable), why)
+                reason = f"{_NAMES[space]} takes {sizes[space]} bytes; at most {_LIMITS[space]} are accepted"
+                raise UnsupportedInstruction(variable.line, _declaration(variable), reason)
 
         self.dynamic_shared: list[tuple[int, Variable]] = []
         for number, variable, space in self._variables():
             if space == "shared" and (variable.external or variable.count is None):
                 self.dynamic_shared.append((number, variable))
             else:
-                put(number, variable, space)
+                place_variable(number, variable, space)
         self.static_shared_bytes = sizes["shared"]
         dynamic = -(-sizes["shared"] // 16) * 16
         for _, variable in self.dynamic_shared:
@@ -175,26 +175,26 @@ class Program:
         self._lay_stack()
 
     def _check_variables(self) -> None:
-        """Refuse what no memory holds, and textures and surfaces where the kernel may use them.
+        """Reject variables too large for any memory, and textures and surfaces the kernel may use.
 
         Raises:
             UnsupportedInstruction: with the line of the declaration.
         """
         for _, _, variable in self.memory_variables():
             if size_of(variable) > MAX_GLOBAL_BYTES:
-                why = f"a variable has at most {MAX_GLOBAL_BYTES} bytes here"
-                raise UnsupportedInstruction(variable.line, _declaration(variable), why)
+                reason = f"a variable has at most {MAX_GLOBAL_BYTES} bytes here"
+                raise UnsupportedInstruction(variable.line, _declaration(variable), reason)
         for function in self.functions:
             for variable in (*function.parameters, *function.results, *function.variables):
                 if variable.type.endswith("ref"):
                     raise UnsupportedInstruction(variable.line, _declaration(variable), NO_TEXTURES)
 
     def _lay_stack(self) -> None:
-        """Lay the local variables of functions that call themselves again on the stack, one frame for each call."""
+        """Lay the local variables of recursive functions on the stack, one frame per call."""
         self.stack_start = -(-self.local_bytes // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
         self.frames: dict[int, int] = {}
         for number, function in enumerate(self.functions):
-            grows = any(one.opcode.startswith(("alloca", "stack")) for one in function.instructions)
+            grows = any(instruction.opcode.startswith(("alloca", "stack")) for instruction in function.instructions)
             if self.calls.recursive[number] < 0:
                 if grows and number:
                     self.frames[number] = 0
@@ -214,8 +214,11 @@ class Program:
             self.local_bytes = self.stack_start + STACK_BYTES
 
     def symbol(self, number: int, name: str) -> str:
-        """Return the name under which a variable in global or constant memory is known, as a function names it."""
-        if any(one.name == name and one.space in ("global", "const") for one in self.functions[number].variables):
+        """Return the unique name of a variable in global or constant memory, from a function's name for it."""
+        if any(
+            variable.name == name and variable.space in ("global", "const")
+            for variable in self.functions[number].variables
+        ):
             return f"{self.functions[number].name}::{name}"
         return name
 
@@ -230,7 +233,7 @@ class Program:
                     yield f"{function.name}::{variable.name}", number, variable
 
     def _variables(self) -> Iterator[tuple[int, Variable, str]]:
-        """Yield what needs a place: its function (-1 for the module), the variable and the space it is laid in."""
+        """Yield variables that need a place: function (-1 for the module), variable and space."""
         used = self.names_used
         for variable in self.module.variables:
             if variable.space == "shared" and (variable.external or variable.count is None or variable.name in used):
@@ -247,20 +250,20 @@ class Program:
 
     @cached_property
     def names_used(self) -> set[str]:
-        """The names that operands begin with: registers, symbols and numbers."""
+        """The base names in operands: registers, symbols and numbers."""
         names: set[str] = set()
         for _, instruction in self.code:
             for operand in instruction.operands:
-                for part in operands.elements(operand):
-                    found = operands.address(part)
-                    base = found.base if found else part.split("+")[0]
+                for element in operands.elements(operand):
+                    parsed = operands.address(element)
+                    base = parsed.base if parsed else element.split("+")[0]
                     if base:
                         names.add(base)
         return names
 
     @cached_property
     def priority(self) -> list[int]:
-        """Rank of each block in its function's weak topological order; blocks that are never reached come last."""
+        """The rank of each block in its function's weak topological order; unreachable blocks rank last."""
         import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
 
         ranks = [len(self.blocks)] * len(self.blocks)
@@ -277,7 +280,7 @@ class Program:
         return ranks
 
     def successors(self, block: CodeBlock) -> list[int]:
-        """Return the blocks of the same function that can follow a block."""
+        """Return the successors of a block within its function."""
         if block.end is None:
             return [block.following] if block.following >= 0 else []
         number, instruction = self.code[block.end]
@@ -294,12 +297,12 @@ class Program:
 
     @cached_property
     def loops(self) -> tuple[LoopMix, ...]:
-        """The natural loops of every function."""
+        """The natural loops of all functions."""
         return tuple(loop for function in self.functions for loop in kernel_mix("ptx", function).loops)
 
     @cached_property
     def definedness(self) -> Definedness:
-        """Which registers may be read before they are written."""
+        """The analysis of registers that may be read before they are written."""
         return Definedness(self)
 
     @cached_property
@@ -309,11 +312,11 @@ class Program:
 
     @cached_property
     def guess_reads(self) -> frozenset[int]:
-        """The plain loads whose value an atomicCAS checks."""
+        """The plain loads whose value a later atomicCAS checks."""
         return guess_reads(self)
 
     def sinks_of(self, position: int) -> frozenset[int] | None:
-        """Return the stores and atomics that alone use the value of a load; None where something else may use it."""
+        """Return the stores and atomics that use a load's value; None if it may have other uses."""
         if position not in self._sinks:
             instruction = self.code[position][1]
             uses = uses_of(self, position) if instruction.opcode.startswith("ld.") else None
@@ -321,7 +324,7 @@ class Program:
         return self._sinks[position]
 
     def stored_floats(self, position: int) -> int:
-        """Return the bits of the floats that a store writes; 0 for other values."""
+        """Return the bit width of the floats a store writes; 0 for other values."""
         if position not in self._floats:
             self._floats[position] = stored_floats(self, position)
         return self._floats[position]
@@ -335,44 +338,46 @@ class Program:
         return {}
 
     def decides(self, position: int) -> bool:
-        """Return `Definedness.decides`; few programs have a wait whose result is asked after, and need that table."""
+        """Return `Definedness.decides`, whose analysis runs only for programs that need it."""
         return self.definedness.decides(position)
 
     @cached_property
     def has_async_proxy(self) -> bool:
-        """Whether the program has mbarriers, bulk copies, or matrix instructions that read shared memory."""
+        """Return whether the program has mbarriers, bulk copies or matrix instructions on shared memory."""
         words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.")
         return any(instruction.opcode.startswith(words) for _, instruction in self.code)
 
     @cached_property
     def most_registers(self) -> int:
-        """The most registers that any `setmaxnreg` gives a thread; 0 without one."""
-        return max((count for _, one in self.code if (count := given_registers(one)) is not None), default=0)
+        """The largest register count of any `setmaxnreg`; 0 without one."""
+        return max(
+            (count for _, instruction in self.code if (count := given_registers(instruction)) is not None), default=0
+        )
 
     @cached_property
     def wgmma_registers(self) -> frozenset[RegisterName]:
-        """Registers that wgmma uses, and those that are copied from or to them."""
-        found: set[RegisterName] = set()
+        """The registers wgmma uses, and those copied from or to them."""
+        registers: set[RegisterName] = set()
         copies: list[tuple[RegisterName, RegisterName]] = []
         for number, instruction in self.code:
             if instruction.opcode.startswith("wgmma.mma_async."):
                 for text in instruction.operands[:2]:
                     if text.startswith("{"):
-                        found.update((number, name) for name in operands.elements(text))
+                        registers.update((number, name) for name in operands.elements(text))
             elif is_register_copy(instruction):
                 target, source = instruction.operands
                 copies.append(((number, target), (number, source)))
-        before = -1 if found else 0
-        while before != len(found):
-            before = len(found)
+        before = -1 if registers else 0
+        while before != len(registers):
+            before = len(registers)
             for pair in copies:
-                if not found.isdisjoint(pair):
-                    found.update(pair)
-        return frozenset(found)
+                if not registers.isdisjoint(pair):
+                    registers.update(pair)
+        return frozenset(registers)
 
     @cached_property
     def wgmma_operands(self) -> tuple[tuple[RegisterName, ...], ...]:
-        """Which of `wgmma_registers` each instruction names; each batch of each launch asks for all of them anew."""
+        """The `wgmma_registers` in each instruction's operands."""
         shared = self.wgmma_registers
         return tuple(
             tuple(
@@ -386,19 +391,19 @@ class Program:
 
     @property
     def shared_variables(self) -> list[Place]:
-        """Where the variables in shared memory lie, the dynamic ones included."""
+        """The places of variables in shared memory, dynamic ones included."""
         return self.variables_in("shared")
 
     def variables_in(self, space: str) -> list[Place]:
-        """Return where the variables of a space lie."""
+        """Return the places of the variables in a space."""
         return [place for place in self.places.values() if place.space == space]
 
     @cached_property
     def depends_on_order(self) -> bool:
-        """Return whether the order of blocks and warps may decide results although nothing races.
+        """Return whether results may depend on the order of blocks and warps without a race.
 
-        It may where threads learn what others did without a barrier between them: by an atomic's result, by a load
-        stronger than a plain one, by the mask of active lanes.
+        They may where threads observe others without a barrier: by an atomic's result, by a strong load, or by the mask
+        of active lanes.
         """
         strong = {"volatile", "relaxed", "acquire", "mmio"}
         for _, instruction in self.code:
@@ -409,50 +414,51 @@ class Program:
 
     @cached_property
     def has_grid_sync(self) -> bool:
-        """Whether the whole grid may meet: cooperative groups find their memory for that in %envreg1 and %envreg2."""
+        """Return whether the kernel may sync the whole grid: cooperative groups use %envreg1 and %envreg2."""
         return any("%envreg2" in instruction.operands for _, instruction in self.code)
 
     @cached_property
     def approximate(self) -> tuple[Approximation, ...]:
-        """The instructions whose results may be off by a documented error, in listing order."""
+        """The instructions with a documented result error, in listing order."""
         return tuple(
-            Approximation(position, one.line, one.opcode, own_line(one), own_calls(one))
-            for position, (_, one) in enumerate(self.code)
-            if bounds_of(one.opcode)
+            Approximation(position, instruction.line, instruction.opcode, own_line(instruction), own_calls(instruction))
+            for position, (_, instruction) in enumerate(self.code)
+            if bounds_of(instruction.opcode)
         )
 
     @cached_property
     def machine_registers(self) -> frozenset[str]:
-        """The registers it reads in which the hardware's choices show, such as %smid (`operands.MACHINE`)."""
+        """The registers read that show hardware choices, such as %smid (`operands.MACHINE`)."""
         return frozenset(
-            part
+            element
             for _, instruction in self.code
             for operand in instruction.operands
-            for part in operands.elements(operand)
-            if part in operands.MACHINE
+            for element in operands.elements(operand)
+            if element in operands.MACHINE
         )
 
     @property
     def asks_machine(self) -> bool:
-        """Return whether it reads special registers that the hardware chooses, such as %smid."""
+        """Return whether the program reads special registers the hardware chooses, such as %smid."""
         return bool(self.machine_registers)
 
     @cached_property
     def declares_clusters(self) -> bool:
-        """Whether the kernel itself says that its blocks are in clusters."""
+        """Return whether the kernel declares its own cluster size."""
         return bool({"reqnctapercluster", "explicitcluster"} & self.kernel.directives.keys())
 
     @cached_property
     def asks_for_cluster(self) -> bool:
-        """Whether it asks where it is in its cluster, or for another block of it."""
+        """Return whether the program reads cluster registers or maps addresses of other blocks."""
         return any(
-            instruction.opcode.startswith("mapa") or any(one.startswith("%cluster_") for one in instruction.operands)
+            instruction.opcode.startswith("mapa")
+            or any(operand.startswith("%cluster_") for operand in instruction.operands)
             for _, instruction in self.code
         )
 
     @cached_property
     def has_narrow_order(self) -> bool:
-        """Whether some fence or atomic orders the threads of one block alone."""
+        """Return whether some fence or atomic has block scope."""
         return any(
             "cta" in parts and family in ("ld", "st", "atom", "red", "fence", "membar")
             for _, instruction in self.code
@@ -461,32 +467,34 @@ class Program:
 
     @cached_property
     def shared_granule(self) -> int:
-        """The smallest width in bytes in which shared memory can be touched, at most 4."""
+        """The smallest access width to shared memory in bytes, at most 4."""
         return self._granule({"global", "param", "local", "const"})
 
     @cached_property
     def global_granule(self) -> int:
-        """The smallest width in bytes in which global memory can be touched, at most 4.
+        """The smallest access width to global memory in bytes, at most 4.
 
-        It is 1 with tensor copies: where a box ends is a matter of elements, whose size their map alone knows.
+        It is 1 with tensor copies: a box ends at an element boundary, and only the tensor map has the element size.
         """
         if any(_TENSOR_STORE.match(instruction.opcode) for _, instruction in self.code):
             return 1
         return self._granule({"shared", "shared::cta", "shared::cluster", "param", "local", "const"})
 
-    def _granule(self, others: set[str]) -> int:
-        """Return the smallest width of accesses, at most 4, but of those to other spaces."""
+    def _granule(self, other_spaces: set[str]) -> int:
+        """Return the smallest access width, at most 4, without accesses to other spaces."""
         width = 4
         for _, instruction in self.code:
             family, *parts = instruction.opcode.split(".")
-            if family not in ("ld", "st", "atom", "red", "wmma") or not others.isdisjoint(parts):
+            if family not in ("ld", "st", "atom", "red", "wmma") or not other_spaces.isdisjoint(parts):
                 continue
-            width = min([width, *(DTYPES[part].itemsize for part in parts if part in DTYPES and part != "pred")])
+            width = min(
+                [width, *(DTYPES[modifier].itemsize for modifier in parts if modifier in DTYPES and modifier != "pred")]
+            )
         return width
 
 
 def is_register_copy(instruction: Instruction) -> bool:
-    """Return whether an instruction copies one register to another one, and does no more."""
+    """Return whether an instruction is a plain register copy."""
     family, *words = instruction.opcode.split(".")
     if family != "mov" or len(words) != 1 or len(instruction.operands) != 2:  # noqa: PLR2004  target and source
         return False
@@ -495,7 +503,7 @@ def is_register_copy(instruction: Instruction) -> bool:
 
 @lru_cache(maxsize=4)
 def program_of(text: str, kernel: str) -> Program:
-    """Return the program of one kernel of a PTX text; the last ones are kept, since a text is launched repeatedly.
+    """Return the program of a kernel in a PTX text, from a small cache: texts are launched repeatedly.
 
     Raises:
         ReaderError: The text is not PTX.

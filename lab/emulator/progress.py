@@ -1,4 +1,4 @@
-"""What counts as progress: memory that changes."""
+"""Progress tracking: changes of memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class MemoryProgress:
-    """Changes of memory in a launch.
+    """The memory changes of a launch.
 
     Attributes:
         changes: Stores and updates that changed memory; while `exact` is False, every store counts as one.
-        exact: Stores look whether memory changes, which takes time.
+        exact: Stores check whether memory changes, which takes time.
     """
 
     changes: int = 0

@@ -1,22 +1,22 @@
-"""Whether what is repeated has come back to a state that it was in before, so that it goes on like that forever.
+"""Cycle detection: whether a repeated process has returned to an earlier state.
 
-A search through a full hash table goes round the table: it is where it was after as many rounds as the table has slots,
-and not after one. So a state is kept while twice as many others are compared with it as before, and then the latest is
-kept (Brent, 1980). A cycle of any length is found within some three times its length.
+A search through a full hash table returns to its state after as many iterations as the table has slots. So a state is
+kept and compared with twice as many others as the one before; then the latest state replaces it (Brent, 1980). A cycle
+of any length is found within about three times its length.
 """
 
 from __future__ import annotations
 
 
 class Recurrence:
-    """Looks for a state that comes back among those of one process, which each follow from the one before."""
+    """A detector of repeated states in a deterministic process."""
 
     def __init__(self) -> None:
         self._kept: bytes | None = None
         self._age, self._span = 0, 1
 
     def comes_back(self, state: bytes) -> bool:
-        """Note the next state; return whether it is one that was there before."""
+        """Record the next state; return whether it occurred before."""
         if state == self._kept:
             return True
         self._age += 1

@@ -1,4 +1,4 @@
-"""The register file: one array for each register, over all threads of a batch."""
+"""The register file: one array per register, over all threads of a batch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NUMBERED = re.compile(r"^(.*?)(\d+)((?:\.[xyzw])?)$")
 
 
 class Digest(Protocol):
-    """What `hashlib` makes."""
+    """The interface of `hashlib` digests."""
 
     def update(self, data: bytes, /) -> None:
-        """Take some bytes."""
+        """Add bytes to the digest."""
 
 
 class RegisterFile:
-    """Registers of every function of a program, created when they are first named.
+    """The registers of all functions of a program, created on first use.
 
     Attributes:
         carry: (threads,) the carry flag.
@@ -54,31 +54,31 @@ class RegisterFile:
 
     def type_of(self, function: int, name: str) -> str | None:
         """Return a register's declared PTX type; None where the name is not a register."""
-        found = self._declared.get((function, name, False))
-        if found is None:
+        ptx_type = self._declared.get((function, name, False))
+        if ptx_type is None:
             match = _NUMBERED.match(name)
-            found = self._declared.get((function, match[1] + match[3], True)) if match else None
-        return found
+            ptx_type = self._declared.get((function, match[1] + match[3], True)) if match else None
+        return ptx_type
 
     def of(self, function: int) -> list[tuple[str, NDArray[Any]]]:
-        """Return the registers of a function that were named so far."""
+        """Return the registers of a function used so far."""
         return [(name, array) for (number, name), array in self._arrays.items() if number == function]
 
     def hash_into(self, digest: Digest) -> None:
-        """Feed every register to a digest, in the order in which they were first named."""
+        """Feed every register to a digest, in order of first use."""
         for array in self._arrays.values():
             digest.update(array.tobytes())
         digest.update(self.carry.tobytes())
 
     def array(self, function: int, name: str) -> NDArray[Any] | None:
         """Return a register's array, (threads,), unsigned or bool for predicates; None for other names."""
-        found = self._arrays.get((function, name))
-        if found is None:
+        register = self._arrays.get((function, name))
+        if register is None:
             declared = self.type_of(function, name)
             if declared is None:
                 return None
             if declared not in DTYPES:
                 return None
             dtype = np.dtype(np.bool_) if declared == "pred" else np.dtype(f"u{DTYPES[declared].itemsize}")
-            found = self._arrays[function, name] = np.zeros(self._threads, dtype)
-        return found
+            register = self._arrays[function, name] = np.zeros(self._threads, dtype)
+        return register

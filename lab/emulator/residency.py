@@ -1,8 +1,8 @@
 """Detect blocks that wait for each other and so must be resident together.
 
-Blocks of a grid are run one after another, each to its end, in both orders. A block that polls memory in vain although
-all blocks before it have ended waits for one that comes later. Locks and last-block reductions do not: their holders
-and predecessors end by themselves.
+Blocks of a grid run one after another, each to completion, in both orders. A block that polls memory in vain after all
+earlier blocks have exited waits for a later one. Locks and last-block reductions do not: their holders and predecessors
+exit by themselves.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lab.emulator.turns import polls
 from lab.isa.model import Instruction
 
 _MOST_WAKES = 64
-"""Times that all threads of a block poll in vain before it counts as waiting: polls with a timeout end earlier."""
+"""The polls in vain of all a block's threads before it counts as waiting: polls with a timeout end earlier."""
 
 _NAME = re.compile(r"[%$\w.]+")
 _NEAR = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param", "const"})
-_UNCACHED = frozenset({"cv", "cg"})  # how polls were written before PTX had volatile and relaxed loads
+_UNCACHED = frozenset({"cv", "cg"})  # polls in code older than volatile and relaxed loads
 _STORES = ("st", "red")
 
 
@@ -36,15 +36,15 @@ def find_block_waits(fresh: Callable[[], LaunchState]) -> BlockWait:
     """Return which blocks the blocks of a launch wait for.
 
     Args:
-        fresh: Returns the launch as it begins, each time with memory of its own. Its allowance ends a search that
-            takes too long; what was not seen until then counts as no wait.
+        fresh: Returns the launch in its initial state, each time with its own memory. Its allowance ends a search that
+            takes too long; a wait not seen until then is not reported.
 
     Raises:
-        UnsupportedInstruction: an instruction that the emulator does not know.
+        UnsupportedInstruction: the emulator does not support an instruction.
     """
-    for backwards, found in ((False, BlockWait.ANY), (True, BlockWait.EARLIER)):
+    for backwards, wait in ((False, BlockWait.ANY), (True, BlockWait.EARLIER)):
         if _some_block_waits(fresh(), backwards=backwards):
-            return found
+            return wait
     return BlockWait.NONE
 
 
@@ -62,23 +62,23 @@ def _some_block_waits(launch: LaunchState, *, backwards: bool) -> bool:
     return False
 
 
-def _waits(launch: LaunchState, one: Interpreter) -> bool:
-    """Run one cluster alone; return whether it cannot end without the other blocks."""
+def _waits(launch: LaunchState, interpreter: Interpreter) -> bool:
+    """Run one cluster alone; return whether it cannot finish without other blocks."""
     changes, wakes = -1, 0
-    while (turn := one.turn()) != "done":
+    while (turn := interpreter.turn()) != "done":
         if launch.progress.changes != changes:
             changes, wakes = launch.progress.changes, 0
         wakes += 1
-        if (turn == "stuck" or wakes > _MOST_WAKES) and not one.nudge():
+        if (turn == "stuck" or wakes > _MOST_WAKES) and not interpreter.nudge():
             return True
     return False
 
 
 @lru_cache(maxsize=4)  # a kernel is launched repeatedly
 def may_wait(program: Program) -> bool:
-    """Return whether the text of a kernel has a loop that may wait for another block.
+    """Return whether a kernel's text has a loop that may wait for another block.
 
-    That is a loop with a branch that depends on a strong read of global memory within the loop.
+    This is a loop with a branch that depends on a strong read of global memory inside it.
     """
     if not any(_polls_far(instruction) for _, instruction in program.code):
         return False
@@ -97,7 +97,7 @@ def may_wait(program: Program) -> bool:
 
 
 def _polls_far(instruction: Instruction) -> bool:
-    """Return whether an instruction can see what another block writes meanwhile."""
+    """Return whether an instruction can see a concurrent write of another block."""
     family, *words = instruction.opcode.split(".")
     if family == "call" or not _NEAR.isdisjoint(words):
         return False
@@ -105,7 +105,7 @@ def _polls_far(instruction: Instruction) -> bool:
 
 
 def _branches_on_polls(program: Program, blocks: list[CodeBlock]) -> bool:
-    """Return whether a branch in a loop depends on what the loop polls; calls count as polls."""
+    """Return whether a branch in a loop depends on a value the loop polls; calls count as polls."""
     code = [
         program.code[position][1]
         for block in blocks
@@ -118,8 +118,8 @@ def _branches_on_polls(program: Program, blocks: list[CodeBlock]) -> bool:
         before = len(polled), in_memory
         for instruction in code:
             family = instruction.opcode.partition(".")[0]
-            read = instruction.operands if family in _STORES else instruction.operands[1:]
-            depends = instruction.predicate in polled or any(polled & set(_NAME.findall(text)) for text in read)
+            sources = instruction.operands if family in _STORES else instruction.operands[1:]
+            depends = instruction.predicate in polled or any(polled & set(_NAME.findall(text)) for text in sources)
             if family in _STORES:
                 in_memory = in_memory or depends
             elif depends or _polls_far(instruction) or family == "call" or (in_memory and family == "ld"):

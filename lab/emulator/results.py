@@ -1,4 +1,4 @@
-"""The results of an emulation: frozen counts and findings."""
+"""Emulation results: immutable counts and findings."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ FindingKind = Literal[
 
 
 Engine = Literal["interpreted", "compiled"]
-"""What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
+"""The engine of a launch: NumPy on all threads at once, or compiled machine code."""
 
 NEVER_SET: Final = "nothing sets in constant memory"
-"""How the note of an `Emulation` begins that names the variables in constant memory which hold zeros."""
+"""The start of an `Emulation` note on constant-memory variables that hold zeros."""
 
 EngineChoice = Literal["auto", "interpreted", "compiled"]
-"""What a launch asks for: one of the two, or whichever is faster."""
+"""The engine a launch requests: one of the two, or the faster one."""
 
 
 class BlockWait(enum.Enum):
-    """Which blocks (or clusters) of a launch some block waits for."""
+    """The blocks (or clusters) that some block of a launch waits for."""
 
     NONE = "none"
-    """Every block ends by itself."""
+    """Every block finishes on its own."""
 
     EARLIER = "earlier"
-    """Blocks with lower numbers, which are resident before it."""
+    """Blocks with lower numbers, which become resident first."""
 
     ANY = "any"
-    """A block with a higher number: all blocks must be resident together."""
+    """A block with a higher number: all blocks must be co-resident."""
 
 
 class BufferSource(Protocol):
-    """The contents of a buffer as a function of the index, for buffers of which blocks touch a small part."""
+    """A buffer defined by a function of the index, for buffers blocks access sparsely."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of an element."""
+        """The element type."""
 
     @property
     def size(self) -> int:
@@ -79,15 +79,15 @@ class BufferSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A device buffer, with what the kernel may and must do with it.
+    """A device buffer with its access rules.
 
     Attributes:
         array: Its contents, contiguous, of any dtype; read and written in place.
-        initialised: False: the kernel may not read an element before it has written it.
+        initialised: False: the kernel must write an element before it reads it.
         output: True: every element must be written by the kernel.
-        name: What findings call it; empty: its place among the arguments.
+        name: Its name in findings; empty for its argument position.
         readonly: True: the kernel may not write to it.
-        traced: True: `Emulation.stored` has what the kernel stores, and which blocks do; the array does not change.
+        traced: True: `Emulation.stored` has the stored elements and their blocks; the array does not change.
     """
 
     array: NDArray[Any]
@@ -100,13 +100,13 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class IndexedBuffer:
-    """A device buffer of any size, of which a launch of some blocks touches little.
+    """A device buffer of any size, for launches of a few blocks.
 
     Attributes:
-        source: Its contents before the launch. They do not change: `Emulation.stored` has what the kernel stores.
-        name: What findings call it.
-        initialised: As of `Buffer`.
-        readonly: As of `Buffer`.
+        source: Its contents before the launch. They do not change: `Emulation.stored` has the kernel's stores.
+        name: Its name in findings.
+        initialised: As in `Buffer`.
+        readonly: As in `Buffer`.
     """
 
     source: BufferSource
@@ -117,13 +117,13 @@ class IndexedBuffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """The elements of a buffer that blocks stored to, one row for each block and element, in their order.
+    """The stored elements of a buffer, one row per block and element, in order.
 
     Attributes:
         name: The buffer's name.
         blocks: (rows,) the block's number in the grid.
         elements: (rows,) the element's index, in memory order.
-        values: (rows,) what the element holds in the end.
+        values: (rows,) the element's final value.
         updated: Atomics or reductions updated some of them.
     """
 
@@ -136,7 +136,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class StructureArgument:
-    """A structure that a kernel takes by value, of members some of which point to buffers.
+    """A by-value structure argument whose members may point to buffers.
 
     Attributes:
         members: In order: arrays and `Buffer`s, which are passed as pointers, and NumPy scalars.
@@ -147,23 +147,22 @@ class StructureArgument:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapArgument:
-    """A kernel argument that describes a matrix, or a tensor of one to five dimensions, to bulk tensor copies.
+    """A tensor-map argument: a matrix, or a tensor of one to five dimensions, for bulk tensor copies.
 
-    It is passed by value, or where the parameter is a pointer by the address of a map that the host has laid in global
-    memory.
+    It is passed by value. For a pointer parameter, it is passed as the address of a map in global memory.
 
     Sizes are in elements, the contiguous direction first.
 
     Attributes:
         of: The device buffer; the matrix begins at its first element.
-        extents: Size of the matrix; copies fill what lies outside with zeros.
+        extents: Size of the matrix; copies zero-fill elements outside.
         leading: Elements from the start of one column to the start of the next.
-        box: Size of the part that one copy moves.
+        box: Size of the tile one copy moves.
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled: 32, 64, 128; 0 for
             none.
         outer: Elements from one matrix to the next, and so on, for the dimensions beyond the second.
-        element: Type of an element as PTX calls it, for what NumPy has no type: bf16. Else that of the buffer.
-        pixels: Of a map for im2col, where its pixels lie; `box` then has the channels and the number of pixels.
+        element: PTX element type where NumPy has none (bf16); empty for the buffer's type.
+        pixels: The pixel box of an im2col map; `box` then has the channels and the number of pixels.
     """
 
     of: Buffer
@@ -201,10 +200,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault, at the first place it was seen.
+    """A fault, with its first occurrence.
 
     Attributes:
-        kind: What is wrong.
+        kind: The kind of fault.
         line: PTX line, from 1; 0 where no single instruction is at fault (`never-written`).
         text: The instruction.
         source: Source line, where the PTX carries one: of the user's code, also for an access in one of CUDA's headers.
@@ -216,7 +215,7 @@ class Finding:
         other: The other side of a race.
         count: Threads (or elements) seen with this fault on this line.
         variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
-        remedy: What would put it right; empty where that is not known.
+        remedy: A suggested fix; empty where none is known.
         warp: Number of that thread's warp in its block.
         calls: Lines of the user's code that called the function of `source`, the innermost one first.
     """
@@ -238,7 +237,7 @@ class Finding:
 
     @property
     def summary(self) -> str:
-        """What is wrong and where, one line; the line of the source comes first, where it is known."""
+        """A one-line summary; the source line comes first where it is known."""
         element = self.variable.partition(", elements of ")[0].partition(" of ")[0]
         touched = f", {element}" if element else ""
         other = self.other if self.other is not None and self.other.line != self.line else None
@@ -252,7 +251,7 @@ def _placed(line: int, source: SourceLocation | None, calls: tuple[SourceLocatio
 
 
 def _reached(source: SourceLocation, calls: tuple[SourceLocation, ...]) -> str:
-    return ", called at ".join(_in_short(one) for one in (source, *calls))
+    return ", called at ".join(_in_short(location) for location in (source, *calls))
 
 
 def _in_short(source: SourceLocation) -> str:
@@ -261,18 +260,18 @@ def _in_short(source: SourceLocation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCount:
-    """Traffic of memory instructions of one space and one direction.
+    """The traffic of memory instructions of one space and direction.
 
     Attributes:
         requests: Warp instructions with at least one active lane.
         wavefronts: Shared memory: passes through the data array; zero for global memory.
         sectors: Global memory: 32-byte sectors touched, summed over requests; zero for shared memory.
-        bytes_used: Bytes that the threads asked for.
-        ideal_wavefronts: Shared memory: passes that the same bytes would need without bank conflicts.
-        updates: Atomics: updates that wait for each other. In global memory, over the sectors of a request, the most
-            that one element of the sector gets; in shared memory, over the requests, the most that one bank gets.
-        chunks: Atomics in global memory: distinct pieces of `lab.hardware.memory.CHUNK_BYTES` that they touch, which
-            the slices of L2 share; of several instructions, the most that one of them touches.
+        bytes_used: Bytes requested by the threads.
+        ideal_wavefronts: Shared memory: wavefronts of the same bytes without bank conflicts.
+        updates: Atomics: serialised updates. Global memory: for each sector of a request, the updates of its busiest
+            element; shared memory: for each request, the updates of its busiest bank.
+        chunks: Atomics in global memory: distinct chunks of `lab.hardware.memory.CHUNK_BYTES` touched, which spread
+            over the L2 slices; for several instructions, the largest number of one of them.
     """
 
     requests: int = 0
@@ -285,17 +284,17 @@ class MemoryCount:
 
     @property
     def bank_conflicts(self) -> int:
-        """Wavefronts beyond the conflict-free number."""
+        """The wavefronts caused by bank conflicts."""
         return self.wavefronts - self.ideal_wavefronts
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the sectors moved."""
+        """The bytes of all moved sectors."""
         return SECTOR_BYTES * self.sectors
 
     @property
     def sectors_per_request(self) -> float:
-        """Mean sectors of a request; 0 without requests."""
+        """The mean sectors per request; 0 without requests."""
         return self.sectors / self.requests if self.requests else 0.0
 
     def __add__(self, other: MemoryCount) -> MemoryCount:
@@ -312,24 +311,24 @@ class MemoryCount:
 
 @dataclass(frozen=True, slots=True)
 class ReuseCount:
-    """What a few blocks read again from global memory, and how much of it they use (`lab.emulator.memory.reuse`).
+    """The global-memory data reuse of a few blocks (`lab.emulator.memory.reuse`).
 
     Attributes:
         sectors: 32-byte sectors of their loads, summed over requests.
-        lines: 128-byte lines of the same.
-        again: Of those sectors, the ones that their block had read before, by the distance: entry i counts those that
-            a cache of 2^i lines of its own would still hold, and one of half as many would not.
-        held: Distinct lines that a block reads, the mean.
-        read: Distinct sectors that the blocks read.
-        used: Distinct bytes that they read.
-        lonely: Sectors of `read` of which they use at most half.
-        lonely_used: Distinct bytes that they read of these.
-        lonely_share: Share of all buffers' bytes that the buffers have in which these lie.
+        lines: 128-byte lines of their loads, summed likewise.
+        again: Of those sectors, the ones already read by their block, by reuse distance: entry i counts hits in a
+            private cache of 2^i lines that miss in one of half the size.
+        held: Mean number of distinct lines a block reads.
+        read: Distinct sectors read by the blocks.
+        used: Distinct bytes read.
+        lonely: Sectors of `read` with at most half their bytes used.
+        lonely_used: Distinct bytes read from these.
+        lonely_share: Share of all buffers' bytes in the buffers that contain these.
         stored: Sectors of their stores, summed over requests.
-        written: Distinct sectors that they store to.
-        filled: Distinct bytes that they store.
-        passes: Passes through the data banks of L1 that the loads take, summed over requests: of each, the words of its
-            busiest bank. 0 in records of older runs.
+        written: Distinct sectors stored to.
+        filled: Distinct bytes stored.
+        passes: Passes of the loads through L1's data banks, summed over requests: the words of each request's busiest
+            bank. 0 in records of older runs.
     """
 
     sectors: int = 0
@@ -349,7 +348,7 @@ class ReuseCount:
 
 @dataclass(frozen=True, slots=True)
 class LineCount:
-    """How often one instruction was executed.
+    """The execution count of one instruction.
 
     Attributes:
         line: PTX line.
@@ -369,7 +368,7 @@ class LineCount:
 
     @property
     def active_lanes(self) -> float:
-        """Mean active lanes of a warp instruction."""
+        """The mean number of active lanes per warp instruction."""
         return self.threads / self.warps if self.warps else 0.0
 
 
@@ -400,7 +399,7 @@ class ExecutedCounts:
 
     @property
     def active_lanes(self) -> float:
-        """Mean active lanes of a warp instruction."""
+        """The mean number of active lanes per warp instruction."""
         return self.threads / self.warps if self.warps else 0.0
 
     def __add__(self, other: ExecutedCounts) -> ExecutedCounts:
@@ -446,22 +445,22 @@ class Emulation:
         counts: Counts of the whole kernel, device functions included; None with ``count=False``.
         loops: Counts of each loop of the kernel; empty with ``count=False``.
         lines: Counts of each instruction that was executed, in listing order; empty with ``count=False``.
-        findings: Distinct by kind and line, in the order they were met.
-        steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
-            each for one warp, and counted only with ``count=True``.
-        notes: What was left out.
-        engine: What executed the launch.
-        not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
-        printed: What threads printed, in the order of execution.
-        reuse: What the first blocks read again; None unless asked for, and where nothing was read or stored.
-        fetched_by_map: Of each tensor map among the arguments, the bytes of the boxes that bulk copies brought into
-            shared memory, once where several blocks share them; with what lies beyond the tensor, so that they do not
-            depend on how much of its tiles a problem fills. Empty with ``count=False``.
+        findings: Distinct by kind and line, in order of occurrence.
+        steps: Instructions issued: by the interpreter for a whole group of threads, by the compiled engine for one warp
+            (counted only with ``count=True``).
+        notes: Notes on omissions.
+        engine: The engine that executed the launch.
+        not_compiled: Why the compiled engine, if requested, did not execute it; empty otherwise.
+        printed: The output of printf, in execution order.
+        reuse: The data reuse of the first blocks; None unless requested, and where nothing was read or stored.
+        fetched_by_map: For each tensor map among the arguments, the bytes that bulk copies brought into shared memory.
+            Multicast boxes count once. Padding beyond the tensor is included, so that the number does not depend on
+            partially filled tiles. Empty with ``count=False``.
         finished: Blocks that ran to their end.
-        wraps: Source lines of the products that wrap around, where asked for: an index may be too large for its type.
-        stored: Elements that these blocks stored to, of each `IndexedBuffer` and each buffer that is traced.
-        waits_for_blocks: Which other blocks the launch's blocks wait for. None where nobody looked: a launch with a
-            seed (of an order, a machine, a rounding).
+        wraps: Source lines of products that wrap around, if requested: an index may be too large for its type.
+        stored: Elements these blocks stored to, for each `IndexedBuffer` and each traced buffer.
+        waits_for_blocks: The blocks that the launch's blocks wait for. None if not checked: a launch with a seed (of a
+            schedule, a machine, a rounding).
     """
 
     kernel: str
@@ -483,5 +482,5 @@ class Emulation:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether there are no findings."""
         return not self.findings

@@ -1,4 +1,4 @@
-"""Which line of the source a finding names: the user's own, although the fault shows in a header of NVIDIA's."""
+"""Source lines of findings: the user's own line even if the fault is in an NVIDIA header."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LIBRARY = re.compile(
 
 
 def is_library(file: str) -> bool:
-    """Return whether a file is one of CUDA's headers, by its path."""
+    """Return whether a path is one of CUDA's headers."""
     return _LIBRARY.search(file.replace("\\", "/")) is not None
 
 
 def chosen_by_library(instruction: Instruction) -> bool:
-    """Return whether a library chose an instruction: its function for it was called by another one of CUDA's headers.
+    """Return whether an instruction is a library's choice: its header function was called by another header.
 
     A function such as `cuda::ptx::mbarrier_init` that the user's source calls is the user's choice.
     """
@@ -31,17 +31,17 @@ def chosen_by_library(instruction: Instruction) -> bool:
 def own_line(instruction: Instruction) -> SourceLocation | None:
     """Return the innermost line of the user's source that led to an instruction.
 
-    Where all of the calls that it was inlined into are in CUDA's headers, that is the outermost of them; None where the
-    PTX has no lines.
+    If the instruction and all inlined calls are in CUDA's headers, return the outermost line; None where the PTX has
+    no lines.
     """
     frames = [frame for frame in (instruction.source, *instruction.callers) if frame is not None]
     return next((frame for frame in frames if not is_library(frame.file)), frames[-1] if frames else None)
 
 
 def own_calls(instruction: Instruction) -> tuple[SourceLocation, ...]:
-    """Return the calls of the user's source that led to `own_line`, the innermost one first.
+    """Return the calls in the user's source that led to `own_line`, innermost first.
 
-    A line of a small function that every part of a kernel calls says little without them.
+    A line of a small helper called throughout a kernel says little without them.
     """
     frames = (frame for frame in (instruction.source, *instruction.callers) if frame is not None)
     return tuple(frame for frame in frames if not is_library(frame.file))[1:]

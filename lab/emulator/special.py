@@ -11,21 +11,21 @@ from lab.emulator.arrays import Integers, Mask, Words
 from lab.emulator.batch import Batch
 
 VECTORS = ("%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid")
-"""Registers of three axes; the fourth element reads 0."""
+"""Registers with three axes; the fourth element reads 0."""
 
 _WARPS_OF_A_MULTIPROCESSOR = 64
 
 MULTIPROCESSORS = 132
-"""SMs of the machine that a seed describes, as many as an H100 has."""
+"""The SM count of a seeded machine: an H100's."""
 
 
 @dataclass(slots=True)
 class StepClock:
-    """Counts the instructions that the interpreter has issued.
+    """A counter of the instructions the interpreter has issued.
 
     Attributes:
-        steps: Instructions so far, each for all threads that were together, over all batches.
-        start: What the clock registers read before the first step.
+        steps: Instructions so far over all batches, one per group of threads.
+        start: The clock registers' value before the first step.
     """
 
     steps: int = 0
@@ -38,28 +38,27 @@ class StepClock:
 
 
 def machine_clock(machine: int | None) -> StepClock:
-    """Return a clock that starts at 0, or where a machine's seed says."""
+    """Return a clock that starts at 0, or at a machine seed's value."""
     if machine is None:
         return StepClock()
     return StepClock(start=int(np.random.default_rng((machine, _CLOCK)).integers(2**63)))
 
 
 _CLOCK, _BLOCK, _GRID = range(3)
-"""Independent streams of random numbers of one machine seed."""
+"""Independent random streams of one machine seed."""
 
 
 def special_registers(
     batch: Batch, shared_bytes: int, dynamic_bytes: int, workspace: int = 0, machine: int | None = None
 ) -> dict[str, Integers | Mask]:
-    """Return the special registers that do not change.
+    """Return the constant special registers.
 
     Args:
         batch: The threads.
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
-        workspace: Address of the memory through which cooperative groups let a whole grid meet.
-        machine: Seed of a machine that spreads the blocks over its SMs and the warps over their slots; None for one SM
-            and warps in order.
+        workspace: Address of the grid sync workspace of cooperative groups.
+        machine: Seed that distributes blocks over SMs and warps over slots; None for one SM and warps in order.
 
     Returns:
         Name to an array of (threads,), or of (1,) where all threads see the same value.
@@ -80,17 +79,17 @@ def special_registers(
 
 
 def _of_machine(batch: Batch, machine: int) -> dict[str, Integers | Mask]:
-    """Return what the blocks and warps of a batch see of a machine: the same, however a launch is cut into batches."""
-    each = batch.threads // batch.blocks
-    first, warps = batch.first_thread // each, each // WARP_SIZE
+    """Return the machine-dependent registers of a batch, independent of how a launch is split into batches."""
+    threads_per_block = batch.threads // batch.blocks
+    first, warps = batch.first_thread // threads_per_block, threads_per_block // WARP_SIZE
     multiprocessors = np.empty(batch.blocks, np.uint32)
     slots = np.empty((batch.blocks, warps), np.uint32)
     for i in range(batch.blocks):
         dice = np.random.default_rng((machine, _BLOCK, first + i))
         slots[i] = dice.permutation(_WARPS_OF_A_MULTIPROCESSOR)[:warps]
-        multiprocessors[i] = dice.integers(MULTIPROCESSORS)  # nothing promises that each gets as many
+        multiprocessors[i] = dice.integers(MULTIPROCESSORS)  # an even distribution is not guaranteed
     return {
-        "%smid": np.repeat(multiprocessors, each),
+        "%smid": np.repeat(multiprocessors, threads_per_block),
         "%nsmid": _fixed(MULTIPROCESSORS),
         "%warpid": np.repeat(slots.reshape(-1), WARP_SIZE),
         "%gridid": np.random.default_rng((machine, _GRID)).integers(2, 2**32, 1).astype(np.uint64),

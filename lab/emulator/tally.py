@@ -1,4 +1,4 @@
-"""Counting executed instructions and their memory traffic."""
+"""Counters of executed instructions and their memory traffic."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _FIELDS = len(fields(MemoryCount))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pattern:
-    """An access that was counted.
+    """A counted access pattern.
 
     Attributes:
         lanes: The threads.
-        shape: Their addresses, relative to the cache line of the first.
-        traffic: What it cost, in the order of `MemoryCount`'s fields.
+        shape: Their addresses relative to the first one's cache line.
+        traffic: Its traffic, in the order of `MemoryCount`'s fields.
     """
 
     lanes: Lanes
@@ -44,16 +44,16 @@ class _Pattern:
     traffic: tuple[int, ...]
 
     def matches(self, lanes: Lanes, shape: Addresses) -> bool:
-        """Return whether an access of these threads costs the same."""
+        """Return whether an access of these threads has the same traffic."""
         return self.lanes.same(lanes) and np.array_equal(self.shape, shape)
 
 
 class Counters:
-    """Tallies of a launch.
+    """The counters of a launch.
 
     Attributes:
-        guarded: Threads with a true guard, for each instruction that has a guard.
-        fetched: Address of a tensor to the bytes of the boxes that bulk tensor copies have asked for in it.
+        guarded: Threads with a true guard, for each guarded instruction.
+        fetched: Bytes of the boxes that bulk tensor copies fetched, by tensor address.
     """
 
     def __init__(self, program: Program) -> None:
@@ -69,12 +69,12 @@ class Counters:
         self._patterns: defaultdict[tuple[int, str], list[_Pattern]] = defaultdict(list)
 
     def visit(self, block: int, lanes: Lanes) -> None:
-        """Note that threads ran through a block of the program."""
+        """Count threads that ran through a block of the program."""
         self._block_threads[block] += lanes.count
         self._block_warps[block] += lanes.warps
 
     def memory(self, position: int, key: str, addresses: Addresses, width: int, lanes: Lanes) -> None:
-        """Note one memory instruction.
+        """Count one memory instruction.
 
         Args:
             position: Index of the instruction.
@@ -85,19 +85,19 @@ class Counters:
         """
         if len(addresses):
             shape = addresses - _line_of(addresses)
-            found = self._known(position, key, lanes, shape)
-            if found is None:
-                found = self._keep(position, key, _Pattern(lanes, shape, _traffic_of(key, addresses, width, lanes)))
-            self._add(position, key, found)
+            traffic = self._known(position, key, lanes, shape)
+            if traffic is None:
+                traffic = self._keep(position, key, _Pattern(lanes, shape, _traffic_of(key, addresses, width, lanes)))
+            self._add(position, key, traffic)
             if key == "global.atomic":
                 self._chunks[position].update(np.unique(addresses // CHUNK_BYTES).tolist())
 
     def copy(self, position: int, copy: Copy, lanes: Lanes) -> None:
-        """Note one cp.async: both its sides are computed together.
+        """Count one cp.async: both its sides are computed together.
 
         Args:
             position: Index of the instruction.
-            copy: Flat: one element for each thread of the batch.
+            copy: Flat: one element per thread of the batch.
             lanes: The threads that take part.
         """
         matter = copy.active if copy.width == LARGEST_COPY else copy.fetched  # sources that its cost depends on
@@ -108,33 +108,33 @@ class Counters:
                 copy.fetched[copy.active],
             ]
         )
-        found = self._known(position, "shared.copy", lanes, shape)
-        if found is None:
-            found = self._keep(position, "shared.copy", _Pattern(lanes, shape, _copied(copy)))
-        self._add(position, "shared.copy", found[:_FIELDS])
-        self._add(position, "global.copy", found[_FIELDS:])
+        traffic = self._known(position, "shared.copy", lanes, shape)
+        if traffic is None:
+            traffic = self._keep(position, "shared.copy", _Pattern(lanes, shape, _copied(copy)))
+        self._add(position, "shared.copy", traffic[:_FIELDS])
+        self._add(position, "global.copy", traffic[_FIELDS:])
 
     def add_visits(self, block: int, warps: int, threads: int) -> None:
-        """Add visits of a block of the program that were counted elsewhere."""
+        """Add visits of a block of the program counted elsewhere."""
         self._block_warps[block] += warps
         self._block_threads[block] += threads
 
     def add_traffic(self, position: int, key: str, count: MemoryCount) -> None:
-        """Add traffic of an instruction that was counted elsewhere; `key` as in `memory`."""
+        """Add an instruction's traffic counted elsewhere; `key` as in `memory`."""
         self._add(position, key, astuple(count))
 
     def add_chunks(self, position: int, chunks: Indices) -> None:
-        """Note (count,) chunks of global memory that an atomic touched, counted elsewhere."""
+        """Add (count,) chunks of global memory touched by an atomic, counted elsewhere."""
         self._chunks[position].update(chunks.tolist())
 
     def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount, *, tensor: int | None = None) -> None:
-        """Note one bulk copy: what it wrote to shared memory and read from global memory.
+        """Count one bulk copy: its shared-memory writes and global-memory reads.
 
         Args:
             position: Index of the instruction.
             shared: Traffic of shared memory.
             fetched: Traffic of global memory.
-            tensor: Address of the tensor that it comes from; None for another source, and for a copy out.
+            tensor: Address of the source tensor; None for another source, and for a copy out.
         """
         if tensor is not None and fetched.requests:
             self.fetched[tensor] += shared.bytes_used
@@ -142,14 +142,14 @@ class Counters:
             self._add(position, key, astuple(count))
 
     def _known(self, position: int, key: str, lanes: Lanes, shape: Addresses) -> tuple[int, ...] | None:
-        """Return the traffic of a recent access of the same threads and shape; None where there was none."""
-        kept = self._patterns[position, key]
-        return next((pattern.traffic for pattern in kept if pattern.matches(lanes, shape)), None)
+        """Return the traffic of a recent access with the same threads and shape; None if there is none."""
+        patterns = self._patterns[position, key]
+        return next((pattern.traffic for pattern in patterns if pattern.matches(lanes, shape)), None)
 
     def _keep(self, position: int, key: str, pattern: _Pattern) -> tuple[int, ...]:
-        kept = self._patterns[position, key]
-        kept.insert(0, pattern)
-        del kept[_PATTERNS_KEPT:]
+        patterns = self._patterns[position, key]
+        patterns.insert(0, pattern)
+        del patterns[_PATTERNS_KEPT:]
         return pattern.traffic
 
     def _add(self, position: int, key: str, traffic: tuple[int, ...]) -> None:
@@ -163,7 +163,7 @@ class Counters:
         for (at, key), tally in self._traffic.items():
             count = MemoryCount(*tally)
             by_position[at][key] = replace(count, chunks=len(self._chunks[at])) if key == "global.atomic" else count
-        found = []
+        counts = []
         for block in self._program.blocks:
             if not self._block_warps[block.index]:
                 continue
@@ -171,7 +171,7 @@ class Counters:
             for position in range(block.first, stop):
                 _, instruction = self._program.code[position]
                 threads = self.guarded.get(position, self._block_threads[block.index])
-                found.append(
+                counts.append(
                     LineCount(
                         instruction.line,
                         instruction.opcode,
@@ -181,16 +181,16 @@ class Counters:
                         by_position.get(position, {}),
                     )
                 )
-        return tuple(found)
+        return tuple(counts)
 
 
 def _line_of(addresses: Addresses) -> np.int64:
-    """Return where the cache line of the first address begins: what an access costs does not depend on it."""
+    """Return the start of the first address's cache line, which does not affect the traffic."""
     return np.int64(addresses[0] & -LINE_BYTES) if len(addresses) else np.int64(0)
 
 
 def _traffic_of(key: str, addresses: Addresses, width: int, lanes: Lanes) -> tuple[int, ...]:
-    """Return the fields of a `MemoryCount` for one access; arguments as in `Counters.memory`."""
+    """Return the `MemoryCount` fields of one access; arguments as in `Counters.memory`."""
     active = lanes.present().reshape(-1, WARP_SIZE)
     used = active.any(axis=1)
     by_warp, active = lanes.spread(addresses).reshape(-1, WARP_SIZE)[used], active[used]
@@ -212,18 +212,18 @@ def _traffic_of(key: str, addresses: Addresses, width: int, lanes: Lanes) -> tup
 
 
 def _copied(copy: Copy) -> tuple[int, ...]:
-    """Return the fields of the `MemoryCount` of a copy's shared side, then those of its global side."""
+    """Return the `MemoryCount` fields of a copy's shared side, then of its global side."""
     by_warp = copy.by_warp()
     active, fetched = by_warp.active, by_warp.fetched
     waves = copy_wavefronts(by_warp)
     ideal = np.minimum(waves, ideal_wavefronts(by_warp.targets, copy.width, active, loads=False))
     shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum(), 0, 0
-    read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0, 0, 0
-    return tuple(int(value) for value in (*shared, *read))
+    global_side = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0, 0, 0
+    return tuple(int(value) for value in (*shared, *global_side))
 
 
 def summary(lines: Iterable[LineCount], within: Callable[[int], bool] = lambda _line: True) -> ExecutedCounts:
-    """Add up the counts of the instructions whose PTX line `within` accepts."""
+    """Sum the counts of instructions whose PTX line `within` accepts."""
     warps_class: Counter[str] = Counter()
     threads_class: Counter[str] = Counter()
     warps_opcode: Counter[str] = Counter()

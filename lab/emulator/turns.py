@@ -1,9 +1,9 @@
-"""When threads that go round a loop have to let others run.
+"""Scheduling of loops: when looping threads must yield to others.
 
-A thread that polls memory waits for another one, perhaps for one that the order of execution holds back. So a loop that
-reads memory with a volatile or atomic instruction rests after some rounds in which no memory changed, until everything
-else has had its turn. A loop without such a read cannot wait for anyone; it rests only where its registers are what
-they were before, so that it will never end: a round before, or 2, 4, 8 and so on, as a search goes round a full table.
+A thread that polls memory waits for another one, perhaps one that the schedule holds back. So a loop with a volatile or
+atomic read yields after some iterations without a memory change, until everything else has run. A loop without such a
+read cannot wait for anyone. It yields only if its registers repeat, so that it never ends: after 1, 2, 4, 8, … further
+iterations, as in a search through a full hash table.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from lab.emulator.program import Program
 from lab.emulator.progress import MemoryProgress
 
 POLLS_BEFORE_REST = 8
-"""Rounds of a polling loop without a change of memory."""
+"""Iterations of a polling loop without a memory change before it yields."""
 
 ROUNDS_BEFORE_LOOK = 1024
-"""Rounds of any other loop before its registers are noted, then twice as many, and so on; and the rounds after which
-stores look whether they change memory."""
+"""Iterations of any other loop before its registers are recorded, and before stores check for changes."""
 
 Verdict = Literal["go", "rest", "note", "compare"]
-"""What a round leads to: on; let others run; note the registers; rest if they are as noted."""
+"""The outcome of an iteration: continue; yield; record the registers; yield if they equal the recorded ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +38,22 @@ class Poll:
 
 
 class Turns:
-    """Counts the rounds of loops without progress, for one batch."""
+    """A counter of loop iterations without progress, for one batch."""
 
     def __init__(self, program: Program, progress: MemoryProgress) -> None:
         self._program, self._progress = program, progress
         self._loops: dict[tuple[int, int], Poll] = {}
-        self._rounds: dict[Location, tuple[int, int]] = {}  # changes of memory, rounds since
+        self._rounds: dict[Location, tuple[int, int]] = {}  # memory changes, iterations since
         self._total: dict[Location, int] = {}
         self.polled: dict[int, Poll] = {}
 
     def is_back(self, source: int, target: int) -> bool:
-        """Return whether a branch between two blocks goes back to the head of a loop."""
+        """Return whether a branch between two blocks is a back edge."""
         ranks, blocks = self._program.priority, self._program.blocks
         return ranks[target] <= ranks[source] and blocks[target].function == blocks[source].function
 
     def round(self, source: int, at: Location) -> Verdict:
-        """Count a round of the loop from a block back to a location; return what it leads to."""
+        """Count an iteration of the loop back to a location; return the verdict."""
         changes, rounds = self._rounds.get(at, (-1, 0))
         rounds = rounds + 1 if changes == self._progress.changes else 1
         self._rounds[at] = (self._progress.changes, rounds)
@@ -71,19 +70,19 @@ class Turns:
         return "compare" if since & since - 1 == 0 else "go"
 
     def rested(self, at: Location) -> None:
-        """Begin to count anew for threads that have had to rest."""
+        """Restart the count for threads that have yielded."""
         self._rounds.pop(at, None)
 
     def _poll(self, source: int, head: int) -> Poll:
-        found = self._loops.get((source, head))
-        if found is None:
-            found = self._loops[source, head] = Poll(tuple(self._polling(source, head)))
-            known = self.polled.get(head, Poll(())).reads
-            self.polled[head] = Poll((*known, *(at for at in found.reads if at not in known)))
-        return found
+        poll = self._loops.get((source, head))
+        if poll is None:
+            poll = self._loops[source, head] = Poll(tuple(self._polling(source, head)))
+            positions = self.polled.get(head, Poll(())).reads
+            self.polled[head] = Poll((*positions, *(at for at in poll.reads if at not in positions)))
+        return poll
 
     def _polling(self, source: int, head: int) -> list[int]:
-        """Return the positions of volatile and atomic reads in the blocks from a loop's head to its end."""
+        """Return the positions of volatile and atomic reads between a loop's head and its end."""
         program = self._program
         ranks, function = program.priority, program.blocks[head].function
         inside = [
@@ -100,7 +99,7 @@ class Turns:
 
 
 def polls(opcode: str) -> bool:
-    """Return whether an instruction can see what another thread writes meanwhile: a strong read, or a call."""
+    """Return whether an instruction can see another thread's concurrent write: a strong read or a call."""
     family, *words = opcode.split(".")
     if family in ("atom", "call"):
         return True

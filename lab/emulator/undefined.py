@@ -1,10 +1,10 @@
-"""Following what nothing has written: registers and bytes of shared and local memory, up to where they matter.
+"""Tracking of undefined values in registers, shared and local memory, up to their first effect.
 
-Every watched register has an origin for each thread: 0 while what it holds is defined, else the number of the register
-or load that the undefined value comes from. Arithmetic passes origins on, and so do shared and local memory. An origin
-becomes a finding where it decides something: a branch or a guard, an address, or what is stored in global memory. A
-value that is only moved about, or chosen away, is no fault: compilers make such moves, and so do libraries that read
-one element too many and choose another one.
+Every watched register has an origin for each thread: 0 while its value is defined, else the number of the register or
+load that the undefined value comes from. Arithmetic propagates origins, and so do shared and local memory. An origin
+becomes a finding where it has an effect: in a branch or guard, an address, or a store to global memory. A value that is
+only moved or deselected is not a fault: compilers emit such moves, and libraries read one element too many and select
+another one.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from lab.isa.model import Instruction
 Act = Callable[[Lanes], object]
 
 _STRICT = 1 << 30
-"""Flag of an origin, which makes it the greater of two: a matrix was loaded, and no register of it is left out."""
+"""The flag of strict origins, which win a maximum: a loaded matrix, whose registers all count."""
 
 
 _LAST = _STRICT - 1
-"""The origin from which those of shuffles go down, so that the first one of a sum is the greatest."""
+"""The first origin of shuffles. They count down, so that the first one in a sum is the greatest."""
 
-_ALL_LANES = "let all 32 lanes reach the shuffle, with a neutral value where they have none, or read lanes that do"
+_ALL_LANES = "make all 32 lanes execute the shuffle, with a neutral value if needed, or read active lanes only"
 
 
 class TurnedLive(Exception):  # noqa: N818  a way out of a basic block, not an error
-    """A load has found the batch's first undefined value: from here on, instructions have to follow it."""
+    """Raised when a load finds the batch's first undefined value: later instructions must track it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A load of shared or local memory that nothing wrote."""
+    """A load of unwritten shared or local memory."""
 
     position: int
     detail: str
@@ -65,7 +65,7 @@ class _Load:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A shuffle that read registers of lanes which take no part, the first time."""
+    """A shuffle's first read of registers of inactive lanes."""
 
     position: int
     reads: ForeignReads
@@ -73,7 +73,7 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """The watched registers of an instruction; one value for each operand or element, None where it is not watched."""
+    """The watched registers of an instruction, one entry per operand or element; None if not watched."""
 
     position: int
     number: int
@@ -86,11 +86,11 @@ class UndefinedValues:
     """The undefined values of one batch.
 
     Attributes:
-        live: Some register may hold one; until then nothing has to be followed.
+        live: Some register may hold one; until then nothing is tracked.
     """
 
     def __init__(self, storage: Storage, findings: BatchFindings) -> None:
-        """Begin: what may be read before it is written is undefined, and so is all local memory."""
+        """Start with possibly unwritten registers and all local memory undefined."""
         program, threads = storage.program, storage.batch.threads
         self._storage, self._findings, self._static = storage, findings, program.definedness
         self._sources: list[str | _Load | _Exchange] = [""]
@@ -103,51 +103,51 @@ class UndefinedValues:
                 self._sources.append(name)
             self._origins[number, name] = np.full(threads, origin, np.int32) if origin else np.zeros(threads, np.int32)
         self.live = bool(self._static.unwritten)
-        self._written = Region("", "local", 0, program.local_bytes, row_count=threads)  # bits are set where bytes were
-        self._loaded: dict[int, Origins] = {}  # element of the load at work: what it found unwritten
-        self._fetched: dict[int, tuple[Indices, Origins]] = {}  # operand of the wgmma at work: its warpgroups and rows
-        self._stored: list[Origins | None] = []  # of each element of the store at work
-        self._exchanged: Origins | None = None  # of the shuffle at work: what its threads read of absent lanes
-        self._kept: dict[tuple[str, int], int] = {}  # origins of what shuffles left in shared and local memory
+        self._written = Region("", "local", 0, program.local_bytes, row_count=threads)  # bits are set for written bytes
+        self._loaded: dict[int, Origins] = {}  # unwritten origins by element of the current load
+        self._fetched: dict[int, tuple[Indices, Origins]] = {}  # warpgroups and rows by operand of the current wgmma
+        self._stored: list[Origins | None] = []  # by element of the current store
+        self._exchanged: Origins | None = None  # values the current shuffle read from absent lanes
+        self._kept: dict[tuple[str, int], int] = {}  # origins from shuffles in shared and local memory
 
     # --- instructions -----------------------------------------------------------------------------------------
 
-    def around(self, position: int, full: Callable[[], object], part: Act) -> tuple[Callable[[], object], Act]:
-        """Return an instruction that follows undefined values as it runs, its guard left out.
+    def around(self, position: int, full: Callable[[], object], masked: Act) -> tuple[Callable[[], object], Act]:
+        """Wrap an instruction, without its guard, to track undefined values.
 
-        While there are none, it is the instruction itself but for loads, which raise `TurnedLive` behind the first one.
+        While there are none, it is the instruction itself, except that a load raises `TurnedLive` after the first one.
 
         Args:
             position: Index of the instruction.
             full: Executes it for all threads of the batch.
-            part: Executes it for some threads.
+            masked: Executes it for some threads.
         """
         number, instruction = self._storage.program.code[position]
         roles = self._static.roles(position)
         if not (self.live or self._static.follows(position)):
-            return full, part
+            return full, masked
         reads, writes, addresses = (
             [self._origins[number, name] for name in names if (number, name) in self._origins]
             for names in (roles.reads, roles.writes, roles.addresses)
         )
         if not (reads or writes or addresses):
-            return full, part
+            return full, masked
         sides = _Sides(position, number, instruction, reads, writes)
         family = instruction.opcode.split(".")[0]
         everyone = self._storage.batch.everyone
         follow = self._following(sides)
         if family == "wgmma":
-            follow, part = None, self._multiplying_group(sides, part)
-            full = partial(part, everyone)
+            follow, masked = None, self._multiplying_group(sides, masked)
+            full = partial(masked, everyone)
         elif family == "shfl":
-            follow, part = None, self._shuffling(sides, part)
-            full = partial(part, everyone)
+            follow, masked = None, self._shuffling(sides, masked)
+            full = partial(masked, everyone)
         elif follows(instruction):
-            follow, part = None, self._loading(sides, part)
-            full = partial(part, everyone)
+            follow, masked = None, self._loading(sides, masked)
+            full = partial(masked, everyone)
         elif family in ("st", "stmatrix", "wmma") and not roles.writes:
-            part = self._storing(sides, part)
-            full = partial(part, everyone)
+            masked = self._storing(sides, masked)
+            full = partial(masked, everyone)
         elif family in ("atom", "red"):
             follow = self._updating(sides, follow)
 
@@ -159,19 +159,19 @@ class UndefinedValues:
             if follow is not None:
                 follow(lanes)
 
-        return preceded(before, everyone, full, part)
+        return preceded(before, everyone, full, masked)
 
     def guards(self, position: int) -> Act | None:
-        """Return what checks the guard of an instruction, and the operands of one that ends a block; None for nothing.
+        """Return a check of an instruction's guard and a terminator's operands; None if there is nothing to check.
 
-        What the latter writes, a barrier's result for example, is defined from then on.
+        A terminator's results, such as a barrier's, count as defined afterwards.
         """
         number, instruction = self._storage.program.code[position]
         roles, ends = self._static.roles(position), self._ends(position)
         names = (instruction.predicate,) if instruction.predicate else ()
         checked = [self._origins[number, name] for name in names if (number, name) in self._origins]
         writes: list[Origins] = []
-        if ends and not instruction.opcode.startswith("call"):  # what a call passes on decides nothing yet
+        if ends and not instruction.opcode.startswith("call"):  # call arguments have no effect yet
             checked += [self._origins[number, name] for name in roles.reads if (number, name) in self._origins]
         if ends:
             writes = [self._origins[number, name] for name in roles.writes if (number, name) in self._origins]
@@ -181,7 +181,7 @@ class UndefinedValues:
         def check(lanes: Lanes) -> None:
             if self.live:
                 for origins in checked:
-                    self._check(position, origins, lanes, "decides what the thread does")
+                    self._check(position, origins, lanes, "controls a branch or guard")
                 for origins in writes:
                     origins[lanes.rows] = 0
 
@@ -191,7 +191,7 @@ class UndefinedValues:
         return any(block.end == position for block in self._storage.program.blocks)
 
     def _following(self, sides: _Sides) -> Act | None:
-        """Return what passes origins from the sources of an instruction to its results."""
+        """Return the propagation of origins from an instruction's sources to its results."""
         roles, opcode = self._static.roles(sides.position), sides.instruction.opcode
         if not (sides.writes or (sides.reads and roles.writes and roles.passes_on == "never")):
             return None
@@ -207,7 +207,7 @@ class UndefinedValues:
         return self._passing_on(sides, roles)
 
     def _passing_on(self, sides: _Sides, roles: Roles) -> Act:
-        """Return what passes the origins of all sources to all results."""
+        """Return the propagation of all sources' origins to all results."""
         reads, writes = sides.reads, sides.writes
         if not reads:
             return lambda lanes: _give(writes, lanes, 0)
@@ -218,8 +218,8 @@ class UndefinedValues:
 
         def pass_on(lanes: Lanes) -> None:
             result = worst = lanes.select(reads[0])
-            for more in reads[1:]:
-                result, worst = join(result, lanes.select(more)), np.maximum(worst, lanes.select(more))
+            for origins in reads[1:]:
+                result, worst = join(result, lanes.select(origins)), np.maximum(worst, lanes.select(origins))
             if defined_part:
                 result = np.zeros_like(result)
             _give(writes, lanes, np.where(worst >= _STRICT, worst, result))
@@ -227,13 +227,13 @@ class UndefinedValues:
         return pass_on
 
     def _dropping(self, sides: _Sides, lanes: Lanes) -> None:
-        """Follow an instruction whose result counts as defined, which no matrix may get lost in."""
+        """Process an instruction whose result counts as defined; report undefined matrices among its sources."""
         for origins in sides.reads:
             self._report(sides.position, _strict(lanes.select(origins)), lanes, "is used")
         _give(sides.writes, lanes, 0)
 
     def _multiplying(self, sides: _Sides, spread: Spread) -> Act:
-        """Return what follows a product of matrices, or a matrix that is turned: element by element."""
+        """Return the element-wise propagation for a matrix product or transpose."""
         texts = [operands.elements(text) for text in sides.instruction.operands]
         results, *sources = [[self._of(sides, name) for name in names] for names in texts]
 
@@ -247,27 +247,27 @@ class UndefinedValues:
         return multiply
 
     def _of(self, sides: _Sides, text: str) -> Origins:
-        """Return the origins of an operand; zeros where it is not watched."""
-        found = self._origins.get((sides.number, text.lstrip("!- ")))
-        return np.zeros(self._storage.batch.threads, np.int32) if found is None else found
+        """Return an operand's origins; zeros where it is not watched."""
+        origins = self._origins.get((sides.number, text.lstrip("!- ")))
+        return np.zeros(self._storage.batch.threads, np.int32) if origins is None else origins
 
     def _choosing(self, sides: _Sides) -> Act:
-        """Return what follows a choice: its result is as defined as what was chosen, and what decides it."""
+        """Return the propagation for a select: the result takes the origins of the chosen value and the selector."""
         texts, binder = sides.instruction.operands, self._storage.at(sides.position)
-        one, other, which = (self._of(sides, text) for text in texts[1:4])
+        first, second, which = (self._of(sides, text) for text in texts[1:4])
         by_sign = sides.instruction.opcode.startswith("slct")
-        read = binder.source(texts[3], sides.instruction.opcode.rsplit(".", 1)[-1] if by_sign else "pred")
+        read_selector = binder.source(texts[3], sides.instruction.opcode.rsplit(".", 1)[-1] if by_sign else "pred")
 
         def choose(lanes: Lanes) -> None:
-            value = read(lanes)
+            value = read_selector(lanes)
             chosen = value >= 0 if by_sign else value
-            result = np.where(chosen, lanes.select(one), lanes.select(other))
+            result = np.where(chosen, lanes.select(first), lanes.select(second))
             _give(sides.writes, lanes, np.maximum(result, lanes.select(which)))
 
         return choose
 
     def _short_circuit(self, sides: _Sides) -> Act:
-        """Return what follows `and` and `or` of predicates, which one defined operand may decide."""
+        """Return the propagation for `and` and `or` of predicates, which one defined operand may decide."""
         texts, binder = sides.instruction.operands[1:3], self._storage.at(sides.position)
         a, b = (self._of(sides, text) for text in texts)
         first, second = (binder.source(text, "pred") for text in texts)
@@ -280,10 +280,10 @@ class UndefinedValues:
 
         return combine
 
-    def _shuffling(self, sides: _Sides, part: Act) -> Act:
-        """Return a shuffle that is followed: each lane gets what the other lane's register holds; the flag is defined.
+    def _shuffling(self, sides: _Sides, masked: Act) -> Act:
+        """Wrap a shuffle: each lane gets the source lane's origin; the predicate result is defined.
 
-        What a lane gets from one that takes no part is undefined.
+        A value from an inactive lane is undefined.
         """
         texts, binder = sides.instruction.operands, self._storage.at(sides.position)
         result, *flag = (self._of(sides, text.strip()) for text in texts[0].split("|"))
@@ -294,26 +294,26 @@ class UndefinedValues:
         lane = (threads % WARP_SIZE).astype(np.int32)
 
         def shuffle(lanes: Lanes) -> None:
-            known, moved = self.live, np.zeros(lanes.count, np.int32)
-            if known:  # before the shuffle writes to its operands
+            was_live, origins = self.live, np.zeros(lanes.count, np.int32)
+            if was_live:  # before the shuffle writes to its operands
                 mine = lanes.select(lane)
-                other, _ = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
-                moved = source[lanes.select(threads) - mine + other]
+                source_lane, _ = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
+                origins = source[lanes.select(threads) - mine + source_lane]
             self._exchanged = None
-            part(lanes)
+            masked(lanes)
             if self._exchanged is not None:
                 foreign = lanes.select(self._exchanged)
-                moved = np.where(foreign > 0, foreign, moved)
+                origins = np.where(foreign > 0, foreign, origins)
             if self.live:
-                _give([result], lanes, moved)
+                _give([result], lanes, origins)
                 _give(flag, lanes, 0)
-            if self.live is not known:
+            if self.live is not was_live:
                 raise TurnedLive
 
         return shuffle
 
     def exchange(self, position: int, threads: Indices, reads: ForeignReads) -> None:
-        """Note which (count,) threads read registers of lanes that take no part in a shuffle, which is undefined."""
+        """Record the (count,) threads that read registers of inactive lanes in a shuffle."""
         number = self._loads.get(position)
         if number is None:
             number = self._loads[position] = _STRICT | (_LAST - len(self._sources))
@@ -323,7 +323,7 @@ class UndefinedValues:
         self.live = True
 
     def _reducing(self, sides: _Sides) -> Act:
-        """Return what follows `redux`: all lanes get what one of them has, and of bits, what all of them have."""
+        """Return the propagation for `redux`: any member's origin, or for bits, the origin common to all members."""
         opcode, texts = sides.instruction.opcode, sides.instruction.operands
         result, source = self._of(sides, texts[0]), self._of(sides, texts[1])
         read_mask = self._storage.at(sides.position).source(texts[2], "u32")
@@ -333,7 +333,7 @@ class UndefinedValues:
         def reduce(lanes: Lanes) -> None:
             origins = lanes.select(source)
             self._report(sides.position, _strict(origins), lanes, "is used")
-            origins = np.where(origins >= _STRICT, 0, origins)  # it has been told
+            origins = np.where(origins >= _STRICT, 0, origins)  # already reported
             masks = np.broadcast_to(read_mask(lanes), origins.shape).astype(np.int64)
             _, first, group = np.unique(
                 (lanes.select(warps) << WARP_SIZE) + masks, return_index=True, return_inverse=True
@@ -344,8 +344,8 @@ class UndefinedValues:
 
         return reduce
 
-    def _multiplying_group(self, sides: _Sides, part: Act) -> Act:
-        """Return a `wgmma` that is followed; its operands are in registers, or in shared memory that it reads."""
+    def _multiplying_group(self, sides: _Sides, masked: Act) -> Act:
+        """Wrap a `wgmma`, whose operands are in registers or shared memory."""
         opcode, texts = sides.instruction.opcode, sides.instruction.operands
         inside = texts[1].startswith("{")
         results = [self._of(sides, name) for name in operands.elements(texts[0])]
@@ -353,71 +353,71 @@ class UndefinedValues:
         sparse = "sp" in opcode.split(".")
         metadata = self._of(sides, texts[3]) if sparse else None
         last = texts[5 if sparse else 3]  # behind the metadata and the selector of a sparse A
-        others = [self._of(sides, text) for text in (*texts[2 if inside else 1 : 3], last)]
+        other_origins = [self._of(sides, text) for text in (*texts[2 if inside else 1 : 3], last)]
         adds, batch = self._storage.at(sides.position).source(last, "pred"), self._storage.batch
         m, n, _ = take_shape(Opcode(opcode))
 
         def run(lanes: Lanes) -> None:
-            self._fetched, known = {}, self.live
-            part(lanes)
+            self._fetched, was_live = {}, self.live
+            masked(lanes)
             if self.live:
-                for origins in others:
+                for origins in other_origins:
                     self._report(sides.position, _strict(lanes.select(origins)), lanes, "is used")
-                kept = np.zeros(batch.threads, np.bool_)
-                kept[lanes.rows] = lanes.fill(adds(lanes))
-                each = batch.warps // batch.blocks
+                accumulates = np.zeros(batch.threads, np.bool_)
+                accumulates[lanes.rows] = lanes.fill(adds(lanes))
+                warps_per_block = batch.warps // batch.blocks
                 warps = np.unique(warp_of(lanes.indices()))
-                starts = np.unique(warps - warps % each % WARPGROUP)
-                rows, held = (np.zeros((len(starts), count), np.int32) for count in (m, n))
-                for into, operand in ((rows, 1), (held, 2)):
+                starts = np.unique(warps - warps % warps_per_block % WARPGROUP)
+                rows, columns = (np.zeros((len(starts), count), np.int32) for count in (m, n))
+                for into, operand in ((rows, 1), (columns, 2)):
                     if operand in self._fetched:
-                        whose, found = self._fetched[operand]
-                        into[np.searchsorted(starts, whose)] = found
-                sums = [np.where(kept, origins, np.int32(0)) for origins in results]
-                made = group_product(opcode, inputs, sums, (rows, held), starts, metadata=metadata)
-                for result, origins in zip(results, made, strict=True):
+                        whose, row_origins = self._fetched[operand]
+                        into[np.searchsorted(starts, whose)] = row_origins
+                sums = [np.where(accumulates, origins, np.int32(0)) for origins in results]
+                product = group_product(opcode, inputs, sums, (rows, columns), starts, metadata=metadata)
+                for result, origins in zip(results, product, strict=True):
                     _give([result], lanes, lanes.select(origins))
-            if self.live is not known:
+            if self.live is not was_live:
                 raise TurnedLive
 
         return run
 
     def fetch(self, position: int, operand: int, rows: Mask, starts: Indices, *, region: Region, offset: int) -> None:
-        """Note which rows of an operand of `wgmma` hold something that was not written.
+        """Record which rows of a `wgmma` operand contain unwritten data.
 
         Args:
             position: Index of the instruction.
-            operand: 1 for A, 2 for B, whose columns count.
-            rows: (warpgroups, rows) which of them.
+            operand: 1 for A, 2 for B (columns instead of rows).
+            rows: (warpgroups, rows) whether each does.
             starts: (warpgroups,) the first warp of each.
             region: The shared memory.
-            offset: Where the first one lies in that of its block.
+            offset: Offset of the first one in the block's shared memory.
         """
         self._fetched[operand] = starts, np.where(rows, self._number(position, region, offset, 1), 0).astype(np.int32)
         self.live = True
 
     # --- memory -----------------------------------------------------------------------------------------------
 
-    def _loading(self, sides: _Sides, part: Act) -> Act:
-        """Return a load whose results are undefined where they come from memory that nothing wrote."""
+    def _loading(self, sides: _Sides, masked: Act) -> Act:
+        """Wrap a load whose results are undefined where they come from unwritten memory."""
         texts = operands.elements(sides.instruction.operands[0])
         targets, opcode = {i: self._of(sides, text) for i, text in enumerate(texts)}, sides.instruction.opcode
 
         def run(lanes: Lanes) -> None:
-            self._loaded, known = {}, self.live
-            part(lanes)
+            self._loaded, was_live = {}, self.live
+            masked(lanes)
             if self.live:
                 loaded = loaded_registers(opcode, self._loaded, len(targets), lanes.threads)
                 for i, origins in targets.items():
-                    found = loaded.get(i)
-                    origins[lanes.rows] = 0 if found is None else found[lanes.rows]
-            if self.live is not known:
+                    loaded_origins = loaded.get(i)
+                    origins[lanes.rows] = 0 if loaded_origins is None else loaded_origins[lanes.rows]
+            if self.live is not was_live:
                 raise TurnedLive
 
         return run
 
-    def _storing(self, sides: _Sides, part: Act) -> Act:
-        """Return a store that says which of its elements are undefined."""
+    def _storing(self, sides: _Sides, masked: Act) -> Act:
+        """Wrap a store to record which of its elements are undefined."""
         opcode = sides.instruction.opcode
         texts = operands.elements(sides.instruction.operands[-1 if opcode.startswith("st.") else 1])
         sources = [self._origins.get((sides.number, text)) for text in texts]
@@ -426,13 +426,13 @@ class UndefinedValues:
         def run(lanes: Lanes) -> None:
             if self.live:
                 self._stored = list(sources if fragment is None else stored_elements(opcode, fragment))
-            part(lanes)
+            masked(lanes)
             self._stored = []
 
         return run
 
     def _updating(self, sides: _Sides, follow: Act | None) -> Act:
-        """Return what checks the values that an atomic update takes."""
+        """Return a check of an atomic update's source values."""
 
         def run(lanes: Lanes) -> None:
             for origins in sides.reads:
@@ -443,21 +443,21 @@ class UndefinedValues:
         return run
 
     def follows(self, position: int) -> bool:
-        """Return whether a load's values are followed, so that what it reads unwritten is no finding by itself."""
+        """Return whether a load's values are tracked, so that reading unwritten memory is not a finding yet."""
         return self._static.follows(position)
 
     def load_local(self, position: int, reach: Reach, width: int, vector: int) -> None:
-        """Note what a load of `vector` elements of `width` bytes finds in local memory that nothing wrote."""
+        """Record unwritten local memory read by a load of `vector` elements of `width` bytes."""
         for i, bits in enumerate(self._written.load(reach.places, width, vector)):
             self.load(position, reach, bits == 0, i, width)
 
     def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int, *, first: int = 0) -> None:
-        """Note for which threads of a load, (count,), an element of `width` bytes was not written.
+        """Record for which threads of a load, (count,), an element of `width` bytes was unwritten.
 
         Args:
             position: Index of the instruction.
             reach: Where it falls.
-            fresh: For which threads.
+            fresh: (count,) whether the element was unwritten.
             element: Number of the element in this access.
             width: Bytes of it.
             first: Number of the access's first element among those of the instruction.
@@ -465,17 +465,17 @@ class UndefinedValues:
         if not fresh.any():
             return
         number = self._number(position, reach.region, int(reach.offsets[fresh][0]) + element * width, width)
-        found = self._loaded.setdefault(first + element, np.zeros(reach.lanes.threads, np.int32))
+        element_origins = self._loaded.setdefault(first + element, np.zeros(reach.lanes.threads, np.int32))
         threads = reach.lanes.indices()[fresh]
-        found[threads] = number
+        element_origins[threads] = number
         if self._kept:
             places = reach.places[fresh] + element * width
-            kept = [self._kept.get((reach.region.space, place), 0) for place in places.tolist()]
-            found[threads] = np.where(np.array(kept) > 0, kept, found[threads])
+            shuffled = [self._kept.get((reach.region.space, place), 0) for place in places.tolist()]
+            element_origins[threads] = np.where(np.array(shuffled) > 0, shuffled, element_origins[threads])
         self.live = True
 
     def _number(self, position: int, region: Region, offset: int, width: int) -> int:
-        """Return the origin of what an instruction finds unwritten; the offset is that of the first time."""
+        """Return the origin for an instruction's unwritten reads; the offset is the first occurrence's."""
         number = self._loads.get(position)
         if number is None:
             plain = self._storage.program.code[position][1].opcode.startswith("ld.")
@@ -486,7 +486,7 @@ class UndefinedValues:
         return number
 
     def store(self, position: int, reach: Reach, values: Sequence[Bits], *, first: int = 0) -> list[Mask | None]:
-        """Note a store; in global memory, an undefined value is a finding.
+        """Record a store; an undefined value stored to global memory is a finding.
 
         Args:
             position: Index of the instruction.
@@ -496,31 +496,37 @@ class UndefinedValues:
 
         Returns:
             For each element, which of the (count,) threads store an undefined value in shared or local memory, which
-            is then as if nothing had written it; None for an element that is defined.
+            then counts as unwritten; None for a defined element.
         """
         stored = self._stored[first : first + len(values)]
-        origins = [None if each is None else reach.lanes.select(each) for each in stored]
+        origins = [
+            None if element_origins is None else reach.lanes.select(element_origins) for element_origins in stored
+        ]
         space, width = reach.region.space, values[0].itemsize
         if space in ("shared", "local"):
-            for i, each in enumerate(origins):
-                if each is not None and each.any():
-                    self._keep(reach, each, i * width)
-        undefined: list[Mask | None] = [None if each is None else each != 0 for each in origins]
+            for i, element_origins in enumerate(origins):
+                if element_origins is not None and element_origins.any():
+                    self._keep(reach, element_origins, i * width)
+        undefined: list[Mask | None] = [
+            None if element_origins is None else element_origins != 0 for element_origins in origins
+        ]
         if space == "local":
             masks = [np.full(len(reach.places), ~value.dtype.type(0), value.dtype) for value in values]
             for mask, bad in zip(masks, undefined, strict=False):
                 if bad is not None:
                     mask[bad] = 0
             self._written.store(reach.places, width, masks)
-        elif space != "shared" and (known := [each for each in origins if each is not None]):
-            worst = _strict(np.maximum.reduce(known))
-            if space == "global" and len(known) == len(origins):
-                worst = np.maximum(worst, np.minimum.reduce(known))
+        elif space != "shared" and (
+            tracked := [element_origins for element_origins in origins if element_origins is not None]
+        ):
+            worst = _strict(np.maximum.reduce(tracked))
+            if space == "global" and len(tracked) == len(origins):
+                worst = np.maximum(worst, np.minimum.reduce(tracked))
             self._report(position, worst, reach.lanes, "is stored" if space == "global" else "is passed to a function")
         return undefined
 
     def _keep(self, reach: Reach, origins: Origins, offset: int) -> None:
-        """Remember where (count,) threads store what comes from a shuffle, `offset` bytes into their accesses."""
+        """Record where (count,) threads store values from shuffles, `offset` bytes into their accesses."""
         space = reach.region.space
         for at in np.flatnonzero(origins).tolist():
             key, number = (space, int(reach.places[at]) + offset), int(origins[at])
@@ -532,29 +538,31 @@ class UndefinedValues:
     # --- findings ---------------------------------------------------------------------------------------------
 
     def _source(self, number: int) -> str | _Load | _Exchange:
-        """Return what an origin stands for."""
+        """Return the source of an origin."""
         number &= _STRICT - 1
         return self._sources[number if number < _LAST // 2 else _LAST - number]
 
     def _check(self, position: int, origins: Origins, lanes: Lanes, use: str) -> None:
-        """Make a finding of what is undefined in a register, which then counts as defined: it is told once."""
+        """Report undefined values in a register, which then count as defined: each is reported once."""
         self._report(position, lanes.select(origins), lanes, use)
         origins[lanes.rows] = 0
 
     def give_up(self) -> None:
-        """Make findings of all loads of matrices whose undefined values some register still holds."""
-        held: dict[int, Mask] = {}
+        """Report all matrix loads with undefined values still in some register."""
+        threads_by_origin: dict[int, Mask] = {}
         for origins in self._origins.values():
             for number in np.unique(_strict(origins)).tolist():
                 if number:
-                    held[number] = held.get(number, np.zeros(len(origins), np.bool_)) | (origins == number)
+                    threads_by_origin[number] = threads_by_origin.get(number, np.zeros(len(origins), np.bool_)) | (
+                        origins == number
+                    )
             origins[:] = 0
-        for number, threads in held.items():
+        for number, threads in threads_by_origin.items():
             source = self._source(number)
             if isinstance(source, _Load):
-                detail = f"{source.detail}, and the kernel got stuck before a value made from it decided anything"
-                where = np.flatnonzero(threads)
-                self._findings.add("uninitialised-read", source.position, detail, where, variable=source.variable)
+                detail = f"{source.detail}, and the kernel got stuck before a value computed from it had an effect"
+                indices = np.flatnonzero(threads)
+                self._findings.add("uninitialised-read", source.position, detail, indices, variable=source.variable)
 
     def _report(self, position: int, origins: Origins, lanes: Lanes, use: str) -> None:
         bad = np.flatnonzero(origins)
@@ -563,22 +571,22 @@ class UndefinedValues:
         number = int(origins[bad[0]])
         source, threads = self._source(number), lanes.indices()[bad]
         if isinstance(source, _Load):
-            detail = f"{source.detail}, and a value made from it {use} at {self._findings.line(position)}"
+            detail = f"{source.detail}, and a value computed from it {use} at {self._findings.line(position)}"
             self._findings.add("uninitialised-read", source.position, detail, threads, variable=source.variable)
             return
         if isinstance(source, _Exchange):
             words = source.reads.words(int(threads[0]) % WARP_SIZE)
-            detail = f"{words}, and a value made from it {use} at {self._findings.line(position)}"
+            detail = f"{words}, and a value computed from it {use} at {self._findings.line(position)}"
             self._findings.add("warp-divergence", source.position, detail, threads, remedy=_ALL_LANES)
             return
-        detail = f"nothing has written register {source}, and a value made from it {use}"
+        detail = f"nothing has written register {source}, and a value computed from it {use}"
         self._findings.add(
-            "uninitialised-register", position, detail, threads, remedy="give the variable a value where it is declared"
+            "uninitialised-register", position, detail, threads, remedy="initialise the variable at its declaration"
         )
 
 
 def _strict(origins: Origins) -> Origins:
-    """Return the origins that are of matrices."""
+    """Return the origins of matrices only."""
     return np.where(origins >= _STRICT, origins, np.int32(0))
 
 

@@ -1,4 +1,4 @@
-"""Vector registers, ``.reg .v4 .f32 v``, as registers of one element each: ``v.x``, ``v.y``, ``v.z`` and ``v.w``."""
+"""Expansion of vector registers (``.reg .v4 .f32 v``) into ``v.x``, ``v.y``, ``v.z`` and ``v.w``."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _NUMBERED = re.compile(r"(.*?)(\d+)\Z", re.ASCII)
 
 
 def with_vectors_expanded(function: Function) -> Function:
-    """Return a function whose vector registers are written as their elements.
+    """Expand a function's vector registers into their elements.
 
     A whole vector as an operand becomes ``{v.x, v.y}``; an element by its colour, ``v.r``, becomes ``v.x``.
     """
     vectors = [variable for variable in function.variables if variable.space == "reg" and variable.vector > 1]
     if not vectors:
         return function
-    whole = {variable.name: variable for variable in vectors if not variable.parameterised}
+    single = {variable.name: variable for variable in vectors if not variable.parameterised}
     families = {variable.name: variable for variable in vectors if variable.parameterised}
 
     def vector(name: str) -> Variable | None:
         numbered = _NUMBERED.match(name)
-        return whole.get(name) or (families.get(numbered[1]) if numbered else None)
+        return single.get(name) or (families.get(numbered[1]) if numbered else None)
 
     def element(match: re.Match[str]) -> str:
         name, component = match[1], match[2]
-        found = vector(name)
-        if found is None:
+        declaration = vector(name)
+        if declaration is None:
             return match[0]
         if component:
             return f"{name}.{_COLOURS.get(component, component)}"
-        return "{" + ", ".join(f"{name}.{one}" for one in _COMPONENTS[: found.vector]) + "}"
+        return "{" + ", ".join(f"{name}.{axis}" for axis in _COMPONENTS[: declaration.vector]) + "}"
 
     def expanded(instruction: Instruction) -> Instruction:
         texts = tuple(_NAME.sub(element, text) for text in instruction.operands)

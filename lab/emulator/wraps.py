@@ -1,6 +1,6 @@
-"""32-bit products that wrap around: where an index becomes too large for its type.
+"""32-bit products that wrap around: indices too large for their type.
 
-Wrapping is legal, and hash functions do it on purpose. So the places only explain a fault that was found otherwise.
+Wrap-around is legal, and hash functions rely on it. So the positions only help to explain another fault.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from lab.emulator.binding import OperandBinder
 from lab.emulator.lanes import Lanes
 
 _OPCODES: Final = ("mul.lo.s32", "mul.lo.u32", "mad.lo.s32", "mad.lo.u32", "shl.b32")
-"""nvcc writes `.s32` for unsigned products, too: one from 2^31 on counts, since most indices have a sign."""
+"""The checked opcodes. nvcc emits `.s32` for unsigned products too: products from 2^31 on count."""
 
 _LARGEST_FACTOR: Final = 1 << 20
-"""Larger constant factors are those of hash functions and random generators."""
+"""The largest constant factor to check: larger ones belong to hash functions and random generators."""
 
 
 def wrap_check(binder: OperandBinder, position: int, places: set[int]) -> Callable[[Lanes], None] | None:
-    """Return what notes the position of a product that wraps around; None for other instructions.
+    """Return a check that records the position of a wrapping product; None for other instructions.
 
     Args:
         binder: Reads the instruction's operands.
         position: Index of the instruction.
-        places: Where the position is noted.
+        places: Receives the position.
     """
     opcode, texts = binder.instruction.opcode, binder.instruction.operands
     if opcode not in _OPCODES or any(_is_large(text) for text in texts[1:3]):

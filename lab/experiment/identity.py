@@ -1,9 +1,9 @@
-"""What decides a variant's record: a fingerprint of every fact in it, by construction.
+"""Fingerprints of variants: a hash of every fact that determines a variant's record.
 
-A resumed run keeps a record only where its fingerprint is the one that the variant has now. The fingerprint is taken
-from the fields of `lab.experiment.variants.Planned` and of all values below it, whatever they are called: a field that
-is added to one of these types counts from then on. Only what `IGNORED` names does not count, each with the reason. What
-is the same for all variants of a run is in `lab.stages.provenance.conditions_of`.
+A resumed run keeps a record only if its fingerprint equals the variant's current one. The fingerprint covers the fields
+of `lab.experiment.variants.Planned` and of all values below it: a field added to one of these types is included from
+then on. Only the fields in `IGNORED` are excluded, each with the reason. Facts shared by all variants of a run are in
+`lab.stages.provenance.conditions_of`.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ IGNORED: Mapping[tuple[str, str], str] = {
     ("Parameter", "max"): "which values are allowed; this variant's is among the point's parameters",
     ("Parameter", "words"): "which values are allowed; this variant's is among the point's parameters",
 }
-"""Type and field to the reason why it decides nothing of a record."""
+"""Type and field, with the reason why the field does not affect a record."""
 
 UNORDERED = frozenset({("Point", "parameters"), ("FrontMatter", "parameters")})
-"""Mappings whose order decides nothing. That of all others counts: a kernel takes its arguments in their order."""
+"""Mappings whose order is ignored; all others are ordered: a kernel takes its arguments in their order."""
 
 _TOOLCHAIN = ("name", "version", "identity")
-"""What decides the work of a compiler, wherever it is installed."""
+"""Facts that determine a compiler's output, wherever it is installed."""
 
 
 def fingerprint(value: object) -> str:
-    """Return 32 hexadecimal digits that depend on every fact in a value that `IGNORED` does not name.
+    """Return 32 hex digits that depend on every fact in a value, except those in `IGNORED`.
 
     Raises:
         TypeError: There is a value in it of a type that has no plain form.
@@ -67,35 +67,35 @@ def fingerprint(value: object) -> str:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON
-    """Return a value as JSON can hold it, with all of its facts that count, in one way only.
+    """Return the canonical JSON form of a value, with all facts that are not ignored.
 
     Raises:
         TypeError: There is a value in it of a type that has no plain form.
     """
-    found: Any
+    form: Any
     match value:
         case None | bool() | int() | float() | str():
-            found = value
+            form = value
         case Enum():
-            found = plain(value.value)
+            form = plain(value.value)
         case bytes() | PurePath():
-            found = repr(value)
+            form = repr(value)
         case Mapping():  # a problem, too
-            found = [[plain(key), plain(one)] for key, one in value.items()]
+            form = [[plain(key), plain(element)] for key, element in value.items()]
         case list() | tuple():
-            found = [plain(one) for one in value]
+            form = [plain(element) for element in value]
         case set() | frozenset():
-            found = sorted((plain(one) for one in value), key=json.dumps)
+            form = sorted((plain(element) for element in value), key=json.dumps)
         case BaseModel():
-            found = _once(_Same(value))
+            form = _once(_Same(value))
         case _:
-            found = dict(facts(value))
-    return found
+            form = dict(facts(value))
+    return form
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Same:
-    """A value as a key of a cache: equal to itself alone."""
+    """A cache key that is equal only to itself."""
 
     value: BaseModel
 
@@ -112,7 +112,7 @@ def _once(key: _Same) -> dict[str, Any]:
 
 
 def facts(value: object) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the plain form of every field of a value that counts.
+    """Yield the name and the plain form of every field of a value that is not ignored.
 
     Raises:
         TypeError: The value has no fields.
@@ -123,13 +123,13 @@ def facts(value: object) -> Iterator[tuple[str, Any]]:
     kind = type(value).__name__
     for name in fields_of(type(value)):
         if counts(type(value), name):
-            one = getattr(value, name)
-            ordered = dict(sorted(one.items())) if (kind, name) in UNORDERED and one else one
+            field_value = getattr(value, name)
+            ordered = dict(sorted(field_value.items())) if (kind, name) in UNORDERED and field_value else field_value
             yield name, plain(ordered)
 
 
 def counts(kind: type, name: str) -> bool:
-    """Return whether a field decides anything of a record; `IGNORED` names it for the type or for one of its bases."""
+    """Return whether a field affects a record; `IGNORED` names fields of the type or of one of its bases."""
     return not any((base.__name__, name) in IGNORED for base in kind.__mro__)
 
 

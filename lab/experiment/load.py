@@ -1,4 +1,4 @@
-"""From an experiment file to a checked `Experiment`: every name, type and value in it is known to be good."""
+"""Loads an experiment file into a checked `Experiment`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def load(file: Path, *, run_operator: bool = True) -> Experiment:
 
     Args:
         file: The file, or the name of an experiment that comes with lab.
-        run_operator: An operator of the user's own may run, in a worker.
+        run_operator: A user-defined operator may run, in a worker.
 
     Raises:
-        UserError: Something is wrong with it or with a template that it names; the error has file and line.
-        OperatorFault: The user's operator raised, returned what it must not, or took too long.
+        UserError: The file or a template it names is invalid; the error has file and line.
+        OperatorFault: The user's operator raised, returned an invalid result, or took too long.
     """
     file = shipped.experiment(file)
-    return from_text(yamlfile.read_text(file, what="the experiment"), file, run_operator=run_operator)
+    return from_text(yamlfile.read_text(file, label="the experiment"), file, run_operator=run_operator)
 
 
 def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment:
@@ -52,34 +52,34 @@ def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment
         )
     if isinstance(document.data, dict) and "source" in document.data:
         return _of_plain_kernel(text, file, document)
-    for i, one in enumerate(_listed(document)):
-        if isinstance(one, dict) and "source" in one:
+    for i, entry in enumerate(_listed(document)):
+        if isinstance(entry, dict) and "source" in entry:
             with _below("kernels", i):
                 check_quotes(document.below("kernels", i))
     raw = validate(ExperimentFile, document)
     with opened(raw.operator, file.parent, at=document.at("operator"), trusted=run_operator) as computed:
-        wanted, problem_axes = problems(computed, raw, document)
-        cases = offered(computed, wanted) if any(one.source for one in raw.kernels) else ()
+        problem_cases, problem_axes = problems(computed, raw, document)
+        cases = offered(computed, problem_cases) if any(kernel.source for kernel in raw.kernels) else ()
     return Experiment(
         question=raw.question.strip(),
         operator=computed,
         operator_reference=_absolute(raw.operator, file),
-        problems=wanted,
+        problems=problem_cases,
         problem_axes=problem_axes,
-        kernels=_kernels(raw, wanted, cases, document),
+        kernels=_kernels(raw, problem_cases, cases, document),
         **_common(raw, text, file, document),
     )
 
 
 def _listed(document: yamlfile.Document) -> list[object]:
-    """The entries of `kernels` before they are judged; none where there is no list."""
-    given = document.data.get("kernels") if isinstance(document.data, dict) else None
-    return given if isinstance(given, list) else []
+    """Return the entries of `kernels` before validation; empty if there is no list."""
+    entries = document.data.get("kernels") if isinstance(document.data, dict) else None
+    return entries if isinstance(entries, list) else []
 
 
 @contextmanager
 def _below(*place: str | int) -> Iterator[None]:
-    """Give mistakes in a part of the file, which has keys of its own, those of the file."""
+    """Prefix the keys of errors in a section with the section's path in the file."""
     try:
         yield
     except UserError as error:
@@ -87,44 +87,51 @@ def _below(*place: str | int) -> Iterator[None]:
 
 
 def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Experiment:
-    """The experiment of a kernel without a template: see `lab.experiment.plain`."""
+    """Load the experiment of a kernel without a template; see `lab.experiment.plain`."""
     check_quotes(document)
     raw = validate(PlainFile, document)
     reading = PlainReading(raw, document)
     check_emulated(reading)
-    given = triton_kernel(reading) if is_triton(raw.source) else plain_kernel(reading)
-    _check_toolchains(raw, given.entry.toolchain, document)
-    reference = given.declaration.reference
+    kernel = triton_kernel(reading) if is_triton(raw.source) else plain_kernel(reading)
+    _check_toolchains(raw, kernel.entry.toolchain, document)
+    reference = kernel.declaration.reference
     computed = operator(reference)
-    wanted, problem_axes = problems(computed, raw, document)
-    swept = " and ".join(given.entry.swept)
-    question = raw.question or (f"Which {swept} is fastest?" if swept else f"What does {given.entry.name} do?")
+    problem_cases, problem_axes = problems(computed, raw, document)
+    swept = " and ".join(kernel.entry.swept)
+    question = raw.question or (f"Which {swept} is fastest?" if swept else f"What does {kernel.entry.name} do?")
     return Experiment(
         question=question.strip(),
         operator=computed,
         operator_reference=reference,
-        problems=wanted,
+        problems=problem_cases,
         problem_axes=problem_axes,
-        kernels=(given.entry,),
-        baseline={name: value for name, value in given.baseline.items() if value in given.entry.axes[name]},
-        baseline_rules={name: str(rule) for name, rule in given.baseline.items() if rule not in given.entry.axes[name]},
+        kernels=(kernel.entry,),
+        baseline={name: value for name, value in kernel.baseline.items() if value in kernel.entry.axes[name]},
+        baseline_rules={
+            name: str(rule) for name, rule in kernel.baseline.items() if rule not in kernel.entry.axes[name]
+        },
         **_common(raw, text, file, document),
     )
 
 
 def _check_toolchains(raw: PlainFile, only: str, document: yamlfile.Document) -> None:
-    """Refuse other compilers for PTX and Triton functions, which have a toolchain each."""
-    others = [name for name in raw.toolchains if only and compiler_of(name) not in ("auto", only)]
-    if others:
+    """Reject other compilers for PTX and Triton functions, which have their own toolchains."""
+    conflicting = [name for name in raw.toolchains if only and compiler_of(name) not in ("auto", only)]
+    if conflicting:
         message = "a Triton function is compiled by Triton" if only == TRITON else "PTX is assembled, not compiled"
         accepted = f"{only}, or no toolchains at all"
         raise UserError(
-            message, code="unsupported", at=document.at("toolchains"), key="toolchains", found=others, accepted=accepted
+            message,
+            code="unsupported",
+            at=document.at("toolchains"),
+            key="toolchains",
+            found=conflicting,
+            accepted=accepted,
         )
 
 
 def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Document) -> dict[str, Any]:
-    """What every experiment file may say."""
+    """Return the settings common to all experiment files."""
     for i, name in enumerate(raw.baselines):
         if name not in BASELINES:
             raise UserError(
@@ -137,7 +144,7 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
                 suggestion=did_you_mean(name, BASELINES),
             )
     sets = option_sets(raw)
-    for name in raw.toolchains:  # what `auto` means is known where the machine's compilers are looked for
+    for name in raw.toolchains:  # `auto` is resolved when the machine's compilers are searched
         compiler = compiler_of(name)
         for options in sets:
             check_options(options, "" if compiler == "auto" else compiler, document)
@@ -159,24 +166,24 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
 
 
 def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | None:
-    """The search of a file, whose keys belong to its strategy.
+    """Check the search of a file, whose keys depend on its strategy.
 
     Raises:
-        UserError: One is missing, or is another strategy's.
+        UserError: A key is missing, or belongs to another strategy.
     """
     search = raw.search
     if search is None:
         return None
     draws = search.strategy == "random"
-    needed = ("sample",) if draws else () if search.strategy == "exhaustive" else ("evaluations", "seconds")
-    if needed and all(getattr(search, name) is None for name in needed):
-        key = f"search.{needed[0]}"
-        accepted = f"{' or '.join(needed)}: the strategy {search.strategy} needs a number of variants to measure"
+    required_keys = ("sample",) if draws else () if search.strategy == "exhaustive" else ("evaluations", "seconds")
+    if required_keys and all(getattr(search, name) is None for name in required_keys):
+        key = f"search.{required_keys[0]}"
+        accepted = f"{' or '.join(required_keys)}: the strategy {search.strategy} needs a number of variants to measure"
         raise UserError("missing", code="missing-key", at=document.at("search"), key=key, accepted=accepted)
-    others = {"evaluations", "seconds", "batch", "stop"} if draws else {"sample", "refine"}
+    foreign_keys = {"evaluations", "seconds", "batch", "stop"} if draws else {"sample", "refine"}
     if search.strategy not in {"prior", "surrogate"}:
-        others |= {"candidates", "known"}
-    for name in sorted(others & search.model_fields_set):
+        foreign_keys |= {"candidates", "known"}
+    for name in sorted(foreign_keys & search.model_fields_set):
         whose = "the strategies prior and surrogate" if name in {"candidates", "known"} else "the other strategies"
         whose = "the strategy random" if name in {"sample", "refine"} else whose
         raise UserError(
@@ -229,13 +236,13 @@ def option_sets(raw: MeasuringFile) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(map(tuple, swept))) or (tuple(map(str, raw.options)),)
 
 
-def check_options(options: Sequence[str], compiler: str, where: yamlfile.Document | Location) -> None:
+def check_options(options: Sequence[str], compiler: str, source: yamlfile.Document | Location) -> None:
     """Check an experiment's compiler options.
 
     Args:
         options: The options.
-        compiler: Name of the compiler that gets them; if empty, any.
-        where: The experiment, or its place where only that is known.
+        compiler: Name of the compiler; empty for any.
+        source: The experiment, or its location.
 
     Raises:
         UserError: One is not accepted.
@@ -245,7 +252,7 @@ def check_options(options: Sequence[str], compiler: str, where: yamlfile.Documen
     except UserError as error:
         match = re.search(r"\[(\d+)\]", error.key or "")
         place = ("options", int(match[1])) if match else ("options",)
-        raise error.placed(where if isinstance(where, Location) else where.at(*place), error.key) from None
+        raise error.placed(source if isinstance(source, Location) else source.at(*place), error.key) from None
 
 
 def _absolute(reference: str, file: Path) -> str:
@@ -256,24 +263,26 @@ def _absolute(reference: str, file: Path) -> str:
 
 
 def _kernels(
-    raw: ExperimentFile, wanted: tuple[ProblemCase, ...], cases: Cases, document: yamlfile.Document
+    raw: ExperimentFile, problem_cases: tuple[ProblemCase, ...], cases: Cases, document: yamlfile.Document
 ) -> tuple[KernelEntry, ...]:
     entries = tuple(
-        _own_kernel(i, one, cases, document) if _names_source(i, one, document) else _kernel(i, raw, wanted, document)
-        for i, one in enumerate(raw.kernels)
+        _own_kernel(i, kernel, cases, document)
+        if _names_source(i, kernel, document)
+        else _kernel(i, raw, problem_cases, document)
+        for i, kernel in enumerate(raw.kernels)
     )
-    seen: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for i, entry in enumerate(entries):
-        if entry.name in seen:
+        if entry.name in indices:
             raise UserError(
                 "two kernels have the same name",
                 code="duplicate",
                 at=document.at("kernels", i),
                 key=f"kernels[{i}].name",
                 found=entry.name,
-                accepted=f"another name; kernels[{seen[entry.name]}] already has this one",
+                accepted=f"another name; kernels[{indices[entry.name]}] already has this one",
             )
-        seen[entry.name] = i
+        indices[entry.name] = i
     return entries
 
 
@@ -281,7 +290,7 @@ def _names_source(i: int, entry: KernelModel, document: yamlfile.Document) -> bo
     """Return whether an entry names a source, not a template.
 
     Raises:
-        UserError: It names both or none, or says of a template what only sources need.
+        UserError: It names both or neither, or gives a template a key that only sources have.
     """
     place = ("kernels", i)
     if (entry.template is None) == (entry.source is None):
@@ -297,7 +306,7 @@ def _names_source(i: int, entry: KernelModel, document: yamlfile.Document) -> bo
     for key in sorted(entry.model_fields_set) if entry.template is not None else ():
         if key not in ("template", "name", "parameters", "constraints"):
             raise UserError(
-                f"a key of a source; a template itself says its {key}",
+                f"only a source has this key; a template defines its own {key}",
                 code="unknown-key",
                 at=document.at(*place, key),
                 key=yamlfile.dotted((*place, key)),
@@ -307,13 +316,15 @@ def _names_source(i: int, entry: KernelModel, document: yamlfile.Document) -> bo
 
 
 def _own_kernel(i: int, entry: KernelModel, cases: Cases, document: yamlfile.Document) -> KernelEntry:
-    """A kernel without a template: see `lab.experiment.beside`."""
+    """Load a kernel without a template; see `lab.experiment.beside`."""
     with _below("kernels", i):
-        made = own_kernel(entry, document.below("kernels", i), cases)
-    return replace(made, name=entry.name or made.name)
+        kernel = own_kernel(entry, document.below("kernels", i), cases)
+    return replace(kernel, name=entry.name or kernel.name)
 
 
-def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], document: yamlfile.Document) -> KernelEntry:
+def _kernel(
+    i: int, raw: ExperimentFile, problem_cases: tuple[ProblemCase, ...], document: yamlfile.Document
+) -> KernelEntry:
     entry, place = raw.kernels[i], ("kernels", i)
     assert entry.template is not None  # noqa: S101 - the caller has looked
     template = front_matter.load(
@@ -331,22 +342,22 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], docume
             found=entry.template,
             accepted=f"a template for the operator {raw.operator!r}",
         )
-    refused = [template.unsupported(problem.values) for problem in wanted]
-    if refused[0] and all(refused):  # where it supports some of the problems, the others are left out
+    refused = [template.unsupported(problem.values) for problem in problem_cases]
+    if refused[0] and all(refused):  # if it supports some of the problems, the others are left out
         field, values = refused[0]
         raise UserError(
             f"the template {entry.template} does not support this problem",
             code="unsupported",
             at=document.at("problem", field),
             key=f"problem.{field}",
-            found=wanted[0].values.get(field),
+            found=problem_cases[0].values.get(field),
             accepted=values,
         )
     return KernelEntry(
         name=entry.name or template.stem,
         template=template,
         axes=_axes(entry, template, document, place),
-        constraints=_constraints(entry, template, wanted, document, place),
+        constraints=_constraints(entry, template, problem_cases, document, place),
     )
 
 
@@ -355,7 +366,7 @@ def _axes(
 ) -> Mapping[str, tuple[Scalar, ...]]:
     declared = template.declares.parameters
     axes: dict[str, tuple[Scalar, ...]] = {}
-    for name, given in entry.parameters.items():
+    for name, setting in entry.parameters.items():
         at = document.at(*place, "parameters", name)
         key = yamlfile.dotted((*place, "parameters", name))
         if name not in declared:
@@ -367,7 +378,7 @@ def _axes(
                 accepted=list(declared) or "no parameter: the template declares none",
                 suggestion=did_you_mean(name, declared),
             )
-        values: list[Any] = values_of(given, document, (*place, "parameters", name))
+        values: list[Any] = values_of(setting, document, (*place, "parameters", name))
         for value in values:
             accepted = declared[name].refuses(value)
             if accepted:
@@ -389,22 +400,26 @@ def _axes(
 def _constraints(
     entry: KernelModel,
     template: front_matter.Template,
-    wanted: tuple[ProblemCase, ...],
+    problem_cases: tuple[ProblemCase, ...],
     document: yamlfile.Document,
     place: tuple[str, int],
 ) -> tuple[tuple[str, Location], ...]:
-    known = list(dict.fromkeys([*template.declares.parameters, *wanted[0].values, *wanted[0].values.absent, *FACTS]))
+    valid_names = list(
+        dict.fromkeys(
+            [*template.declares.parameters, *problem_cases[0].values, *problem_cases[0].values.absent, *FACTS]
+        )
+    )
     for i, expression in enumerate(entry.constraints):
         at, key = document.at(*place, "constraints", i), yamlfile.dotted((*place, "constraints", i))
         for name in sorted(names_in(expression, at=at, key=key)):
-            if name not in known:
+            if name not in valid_names:
                 raise UserError(
                     f"unknown name {name!r} in a constraint",
                     code="unknown-name",
                     at=at,
                     key=key,
                     found=expression,
-                    accepted=known,
-                    suggestion=did_you_mean(name, known),
+                    accepted=valid_names,
+                    suggestion=did_you_mean(name, valid_names),
                 )
     return tuple((text, document.at(*place, "constraints", i)) for i, text in enumerate(entry.constraints))

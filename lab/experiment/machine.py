@@ -1,7 +1,7 @@
-"""Facts of an SM that an experiment's rules may name: `4 if block_shared_bytes > 200000 else 2` stages.
+"""SM limits that an experiment's expressions can use: `4 if block_shared_bytes > 200000 else 2` stages.
 
-Constraints and the setting that variants are compared with can name them. Their values are those of the architecture
-that is built for, which is known once the machine has been looked at: `on` puts them in.
+Constraints and the baseline setting can name them. Their values depend on the target architecture, which is known once
+the machine has been inspected: `on` substitutes them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from lab.experiment.model import Experiment, KernelEntry
 from lab.hardware.gpus import Architecture, architecture_for
 
 FACTS: Final[Mapping[str, Callable[[Architecture], int]]] = {
-    "block_shared_bytes": lambda one: one.shared_per_block,
-    "sm_shared_bytes": lambda one: one.shared_per_sm,
-    "sm_registers": lambda one: one.registers_per_sm,
-    "sm_threads": lambda one: one.threads_per_sm,
-    "sm_blocks": lambda one: one.blocks_per_sm,
+    "block_shared_bytes": lambda architecture: architecture.shared_per_block,
+    "sm_shared_bytes": lambda architecture: architecture.shared_per_sm,
+    "sm_registers": lambda architecture: architecture.registers_per_sm,
+    "sm_threads": lambda architecture: architecture.threads_per_sm,
+    "sm_blocks": lambda architecture: architecture.blocks_per_sm,
 }
-"""Name to the limit: the most shared memory of a block that opted in and of an SM, in bytes; the 32-bit registers, and
-the most resident threads and blocks, of an SM. A parameter or a field of the problem with the same name hides one."""
+"""The limits by name: shared memory per block (opt-in) and per SM, in bytes; 32-bit registers, resident threads and
+resident blocks per SM. A parameter or a field of the problem with the same name hides a limit."""
 
 
 def facts_of(arch: str) -> dict[str, Scalar]:
-    """Return every fact of an architecture by its name.
+    """Return the SM limits of an architecture by name.
 
     Raises:
         UserError: The architecture is not in the table.
@@ -37,12 +37,12 @@ def facts_of(arch: str) -> dict[str, Scalar]:
 
 
 def depends(experiment: Experiment) -> bool:
-    """Whether a rule of the experiment names a fact, so that its points depend on the architecture."""
+    """Return whether an expression of the experiment uses an SM limit, so that its points depend on the arch."""
     return bool(experiment.baseline_rules) or any(_named(kernel) for kernel in experiment.kernels)
 
 
 def on(experiment: Experiment, archs: Sequence[str]) -> Experiment:
-    """Return the experiment with the facts of its architectures in place of their names.
+    """Return the experiment with SM limits replaced by the values of its architectures.
 
     Args:
         experiment: The experiment.
@@ -54,40 +54,47 @@ def on(experiment: Experiment, archs: Sequence[str]) -> Experiment:
     """
     if not depends(experiment):
         return experiment
-    each = [facts_of(arch) for arch in archs]
+    facts_by_arch = [facts_of(arch) for arch in archs]
     used = {name for kernel in experiment.kernels for name in _named(kernel)}
     for text in experiment.baseline_rules.values():
         used |= names_in(text, at=experiment.at("baseline"), key="baseline") & FACTS.keys()
     for name in sorted(used):
-        if len({facts[name] for facts in each}) > 1:
-            found = ", ".join(f"{facts[name]} on {arch}" for arch, facts in zip(archs, each, strict=True))
+        if len({facts[name] for facts in facts_by_arch}) > 1:
+            differing = ", ".join(f"{facts[name]} on {arch}" for arch, facts in zip(archs, facts_by_arch, strict=True))
             raise UserError(
                 f"a rule names {name}, which differs between the architectures",
                 code="conflict",
                 at=experiment.at("archs"),
                 key="archs",
-                found=found,
+                found=differing,
                 accepted="one architecture, or several in which it is the same",
             )
-    facts = each[0]
+    facts = facts_by_arch[0]
     kernels = tuple(replace(kernel, facts=facts) for kernel in experiment.kernels)
     ruled = {name: _ruled(experiment, name, text, facts) for name, text in experiment.baseline_rules.items()}
     return replace(experiment, kernels=kernels, baseline={**experiment.baseline, **ruled}, baseline_rules={})
 
 
 def _named(kernel: KernelEntry) -> set[str]:
-    """The facts that a kernel's constraints name, less those that its parameters hide."""
-    found = {name for text, at in kernel.constraints for name in names_in(text, at=at, key="constraints")}
-    return (found & FACTS.keys()) - kernel.axes.keys()
+    """Return the SM limits a kernel's constraints use, except those hidden by its parameters."""
+    names = {name for text, at in kernel.constraints for name in names_in(text, at=at, key="constraints")}
+    return (names & FACTS.keys()) - kernel.axes.keys()
 
 
 def _ruled(experiment: Experiment, name: str, text: str, facts: Mapping[str, Scalar]) -> Scalar:
-    """The value of a parameter in the setting that variants are compared with."""
+    """Return the value of a parameter in the baseline setting."""
     at, key = experiment.at("baseline", name), f"baseline.{name}"
     value = evaluate(text, facts, at=at, key=key)
-    taken = tuple(dict.fromkeys(one for kernel in experiment.kernels for one in kernel.axes.get(name, ())))
-    if value not in taken:
+    axis_values = tuple(
+        dict.fromkeys(axis_value for kernel in experiment.kernels for axis_value in kernel.axes.get(name, ()))
+    )
+    if value not in axis_values:
         raise UserError(
-            "no variant has the value of this rule", code="nothing-left", at=at, key=key, found=value, accepted=taken
+            "no variant has the value of this rule",
+            code="nothing-left",
+            at=at,
+            key=key,
+            found=value,
+            accepted=axis_values,
         )
     return value

@@ -1,4 +1,4 @@
-"""A checked experiment: every name, type and value in it is known to be good."""
+"""A checked experiment: every name, type and value in it is valid."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lab.operators.foreign import Described
 from lab.templates import front_matter
 
 OWN_TOOLCHAINS: Final = ("ptx", "triton")
-"""Those that compile sources of one kind alone."""
+"""Toolchains that compile only one kind of source."""
 
 
 def compiler_of(toolchain: str) -> str:
-    """Return a toolchain's name without the version that may follow it: `nvrtc` of `nvrtc==13.5`."""
+    """Return a toolchain's name without its version: `nvrtc` of `nvrtc==13.5`."""
     return toolchain.split("==", maxsplit=1)[0].strip()
 
 
@@ -33,10 +33,10 @@ class KernelEntry:
         template: The template.
         axes: Every parameter of the template, in the file's order and then the template's, with the values it
             takes; one value means fixed.
-        constraints: Expressions with the line where each stands.
+        constraints: Expressions, each with its source line.
         facts: Further names that constraints may use, with their values: those of `lab.experiment.machine`, once the
             architecture is known.
-        toolchain: The only one that compiles it, `triton` or `ptx`; empty where the experiment's do.
+        toolchain: The only toolchain that compiles it, `triton` or `ptx`; empty if the experiment's do.
     """
 
     name: str
@@ -51,11 +51,11 @@ class KernelEntry:
         """Parameters with more than one value."""
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
-    def compilers(self, named: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the named toolchains that compile it; its own one, whatever is named."""
+    def compilers(self, toolchains: Sequence[str]) -> tuple[str, ...]:
+        """Return the named toolchains that compile it, or its own toolchain."""
         if not self.toolchain:
-            return tuple(name for name in named if compiler_of(name) not in OWN_TOOLCHAINS)
-        return tuple(name for name in named if compiler_of(name) == self.toolchain) or (self.toolchain,)
+            return tuple(name for name in toolchains if compiler_of(name) not in OWN_TOOLCHAINS)
+        return tuple(name for name in toolchains if compiler_of(name) == self.toolchain) or (self.toolchain,)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Experiment:
         name: The file's stem.
         file: The file.
         text: Its text.
-        question: What it asks.
-        operator: What is computed.
+        question: Its question.
+        operator: Its operator.
         operator_reference: The operator as the file names it, a path made absolute.
         problems: The problems, each complete and with its size on the CPU.
         problem_axes: Fields by which the problems differ; empty for a single one.
@@ -79,12 +79,12 @@ class Experiment:
         options: Sets of compiler options; every variant is built with each.
         gpu: The GPU to predict for, or None.
         seed: Seed of the inputs.
-        search: How the space is searched; None where every point is run.
-        emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
-        baseline: Setting of the parameters that other variants are compared with; empty for none.
+        search: The search of the space; None if every point is run.
+        emulate_at_most: Variants to emulate in a sweep or in a round of a search; None means all.
+        baseline: Baseline setting of the parameters; empty for none.
         baseline_rules: Parameters of that setting whose values follow from the architecture, with the expressions of
             `lab.experiment.machine`; empty once it is known.
-        profile: Which variants' hardware counters are read; None for none.
+        profile: Selection of variants whose hardware counters are read; None for none.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Experiment:
     baseline_rules: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, *path: str | int) -> Location:
-        """Return where a key stands in the file; without the key, the file."""
+        """Return a key's location in the file, or the file if it lacks the key."""
         try:
             document = yamlfile.parse(self.text, self.file)
         except UserError:  # the text of an experiment that was put together without a file

@@ -1,7 +1,7 @@
-"""From a kernel that its user already has to a checked entry of an `Experiment`.
+"""Loads a user's CUDA or PTX kernel as a checked entry of an `Experiment`.
 
-A file names a source and says how it is launched; there is no template with a front matter. Its declaration is made
-here, from the keys of the file; what the kernel takes is read elsewhere. All else is as for any experiment.
+A file names a source and its launch; there is no template with front matter. Its declaration is built here from the
+keys of the file; the kernel's arguments are parsed elsewhere. The rest is as for any experiment.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SUFFIXES = (".cu", ".cuh", PTX)
 
 @dataclass(frozen=True)
 class PlainKernel:
-    """What is said of a plain kernel.
+    """A checked plain kernel.
 
     Attributes:
         entry: The kernel with its template and its space.
-        declaration: What it computes.
-        baseline: The setting of the parameters that the others are compared with; empty for none.
+        declaration: Its declared operator.
+        baseline: Baseline setting of the parameters; empty for none.
     """
 
     entry: KernelEntry
@@ -54,14 +54,14 @@ class PlainKernel:
 
 
 def plain_kernel(reading: Reading) -> PlainKernel:
-    """Check everything that is said of a plain kernel and does not depend on problems.
+    """Check everything about a plain kernel that does not depend on problems.
 
     Raises:
         UserError: Every mistake that was found, together.
     """
     raw, source, is_ptx = reading.raw, reading.source, reading.source.endswith(PTX)
     axes = axes_of(reading)
-    known = {*raw.parameters, *reading.fields}  # a parameter whose values are wrong is known by name
+    valid_names = {*raw.parameters, *reading.fields}  # a parameter whose values are wrong is known by name
     text = None
     if source.endswith(_SUFFIXES):
         text = reading.text(source)
@@ -70,17 +70,17 @@ def plain_kernel(reading: Reading) -> PlainKernel:
         reading.refuse("not a source", ("source",), found=source, accepted=accepted)
     if raw.configs is not None:
         reading.refuse("the configs are those of a Triton function", ("configs",), accepted="parameters")
-    found = read_kernels(text) if text is not None and not is_ptx else ()
-    name = base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(source).stem
-    entries = _entries(reading, text, found, axes) if text is not None else {}
-    declaration = reading.declared(name, axes, _own_types(reading, text or "", found, entries))
+    kernels = read_kernels(text) if text is not None and not is_ptx else ()
+    name = base_name(raw.kernel) if raw.kernel else kernels[0].name if len(kernels) == 1 else Path(source).stem
+    entries = _entries(reading, text, kernels, axes) if text is not None else {}
+    declaration = reading.declared(name, axes, _own_types(reading, text or "", kernels, entries))
     if is_ptx and (macros := [name for name in axes if name not in _words_beside(reading)]):
-        accepted = "names that the launch mentions, in grid, block or shared_bytes; a .cu source for macros"
+        accepted = "names that the launch uses, in grid, block or shared_bytes; a .cu source for macros"
         reading.refuse("PTX has no macros", ("parameters",), found=macros, accepted=accepted)
-    _check_sizes(reading, known)
+    _check_sizes(reading, valid_names)
     if text is not None and not is_ptx:
         _check_used(reading, text, axes)
-    check_constraints(reading, known)
+    check_constraints(reading, valid_names)
     if declaration is not None:
         axes = _types(reading, declaration, axes)
     baseline = baseline_of(reading, axes)
@@ -95,9 +95,9 @@ def plain_kernel(reading: Reading) -> PlainKernel:
         text or "",
         frozenset(_mentioned(entries)),
         tuple(
-            (one.name, one.dtype if one.view is None else TENSOR_MAP)
-            for one in declaration.arguments
-            if one.name in declaration.constants
+            (argument.name, argument.dtype if argument.view is None else TENSOR_MAP)
+            for argument in declaration.arguments
+            if argument.name in declaration.constants
         ),
         bound=reading.bound,
         named=reading.named,
@@ -109,33 +109,37 @@ def plain_kernel(reading: Reading) -> PlainKernel:
 def _own_types(
     reading: Reading, text: str, kernels: Sequence[SourceKernel], entries: Mapping[Key, str]
 ) -> dict[str, str | None]:
-    """Return the types of what the launched kernels take by value, by the names of their parameters.
+    """Return the types the launched kernels take by value, by parameter name.
 
-    PTX has no such names: there a kernel's parameters have those of the arguments, in their order.
+    PTX has no parameter names: parameters are matched with the arguments in order.
     """
     if reading.source.endswith(PTX):
-        wanted, names = set(entries.values()), list(reading.raw.arguments or {})
-        module = read_ptx(text, reading.source) if wanted else None
-        launched = [kernel for kernel in module.kernels if kernel.name in wanted] if module else []
+        entry_names, names = set(entries.values()), list(reading.raw.arguments or {})
+        module = read_ptx(text, reading.source) if entry_names else None
+        launched = [kernel for kernel in module.kernels if kernel.name in entry_names] if module else []
         return {
-            name: one.scalar_type
+            name: parameter.scalar_type
             for kernel in launched[:1] if reading.raw.launches is None
-            for name, one in zip(names, entry_parameters(kernel), strict=False)
+            for name, parameter in zip(names, entry_parameters(kernel), strict=False)
         }  # fmt: skip
-    wanted = {base_name(entry) for entry in entries.values()}
-    taken = [kernel for kernel in kernels if {kernel.name, kernel.qualified_name} & wanted]
-    return {one.name: one.dtype if not one.is_pointer else None for kernel in taken for one in kernel.parameters}
+    entry_names = {base_name(entry) for entry in entries.values()}
+    launched_kernels = [kernel for kernel in kernels if {kernel.name, kernel.qualified_name} & entry_names]
+    return {
+        parameter.name: parameter.dtype if not parameter.is_pointer else None
+        for kernel in launched_kernels
+        for parameter in kernel.parameters
+    }
 
 
 def check_quotes(document: Document) -> None:
-    """Find texts that YAML ended at a comma, such as `{c: matmul(a, b)}`, before they are judged for what is left.
+    """Find texts that YAML cut at a comma, such as `{c: matmul(a, b)}`, before they are validated.
 
     Raises:
         UserError: A text opens a bracket that it does not close.
     """
     mistakes = [
         UserError(
-            "the text ends inside of a bracket: YAML ends a text at a comma",
+            "the text ends inside a bracket: YAML ends an unquoted text at a comma",
             code="syntax",
             at=document.at(*path),
             key=dotted(path),
@@ -158,12 +162,12 @@ def _texts(data: object, path: Key) -> Iterator[tuple[Key, str]]:
 
 
 def _launches(raw: PlainFile | KernelModel) -> list[tuple[Key, PlainLaunch]]:
-    """The launches of the short form and of the list, with the place where each stands."""
+    """Return the launches of either form, each with its path in the file."""
     if raw.launches is not None:
-        return [(("launches", i), one) for i, one in enumerate(raw.launches)]
+        return [(("launches", i), launch) for i, launch in enumerate(raw.launches)]
     if raw.grid is None or raw.block is None:
         return []
-    one = PlainLaunch(
+    launch = PlainLaunch(
         kernel=raw.kernel or "?",
         grid=raw.grid,
         block=raw.block,
@@ -172,11 +176,11 @@ def _launches(raw: PlainFile | KernelModel) -> list[tuple[Key, PlainLaunch]]:
         carveout=raw.carveout,
         cluster=raw.cluster,
     )
-    return [((), one)]
+    return [((), launch)]
 
 
-def _check_sizes(reading: Reading, known: set[str]) -> None:
-    """Check that there is one launch or a list of launches, and that their sizes name what is known."""
+def _check_sizes(reading: Reading, valid_names: set[str]) -> None:
+    """Check that there is one launch or a list of launches, and that their sizes only use known names."""
     raw = reading.raw
     if raw.launches is None:
         for key in ("grid", "block"):
@@ -187,18 +191,27 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
         for key in ("kernel", "grid", "block", "cluster"):
             if getattr(raw, key) is not None:
                 reading.refuse(
-                    f"the key {key} cannot stand beside launches", (key,), code="unknown-key", accepted="launches alone"
+                    f"the key {key} cannot be combined with launches",
+                    (key,),
+                    code="unknown-key",
+                    accepted="launches alone",
                 )
     for path, launch in _launches(raw):
         for key in ("grid", "block", "cluster"):
             for i, size in enumerate(_sizes(getattr(launch, key))):
                 place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
-                check_names(reading, size, place, known | {RESIDENT_BLOCKS} if key == "grid" else known, f"the {key}")
-        check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
-        check_names(reading, launch.carveout, (*path, "carveout"), known | set(CARVEOUTS), "carveout")
-        check_names(reading, launch.when, (*path, "when"), known, "the condition")
+                check_names(
+                    reading,
+                    size,
+                    place,
+                    valid_names | {RESIDENT_BLOCKS} if key == "grid" else valid_names,
+                    f"the {key}",
+                )
+        check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), valid_names, "shared_bytes")
+        check_names(reading, launch.carveout, (*path, "carveout"), valid_names | set(CARVEOUTS), "carveout")
+        check_names(reading, launch.when, (*path, "when"), valid_names, "the condition")
         for inner in BRACES.findall(launch.kernel):
-            check_names(reading, inner, (*path, "kernel"), known, "the kernel")
+            check_names(reading, inner, (*path, "kernel"), valid_names, "the kernel")
         for i, name in enumerate(launch.arguments if path else ()):
             if name not in (raw.arguments or {}):
                 known_names = list(raw.arguments or {})
@@ -217,8 +230,8 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
 def _types(
     reading: Reading, declaration: Declaration, axes: Mapping[str, tuple[Scalar, ...]]
 ) -> dict[str, tuple[Scalar, ...]]:
-    """Give parameters that element types follow the words that the source understands."""
-    made = dict(axes)
+    """Convert the values of type parameters to type names of the source."""
+    converted = dict(axes)
     for name in declaration.type_parameters:
         words = {value: cuda_name(str(value)) for value in axes.get(name, ())}
         for value, word in words.items():
@@ -234,31 +247,31 @@ def _types(
                     suggestion=suggestion,
                 )
         if name in axes:
-            made[name] = tuple(dict.fromkeys(word for word in words.values() if word is not None)) or axes[name]
-    return made
+            converted[name] = tuple(dict.fromkeys(word for word in words.values() if word is not None)) or axes[name]
+    return converted
 
 
 def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> None:
-    """Refuse a swept parameter that nothing mentions: its variants would be the same."""
+    """Reject a swept parameter that is not used: its variants would be identical."""
     try:
         _, included = gather(text, (reading.folder.resolve(),))
     except UserError:  # reported where the source is prepared
         return
-    used = frozenset[str]().union(*(used_names(one) for one in (text, *included.values())))
+    used = frozenset[str]().union(*(used_names(source_text) for source_text in (text, *included.values())))
     used |= _words_beside(reading)
     for name, values in axes.items():
         if len(values) > 1 and name not in used:
-            known = [one.name for one in expected_macros(text)]
+            macro_names = [macro.name for macro in expected_macros(text)]
             reading.refuse(
-                "nothing mentions this parameter, so that its variants are the same",
+                "this parameter is not used, so its variants are identical",
                 ("parameters", name),
-                accepted=f"a name that {reading.source} or a key beside it mentions",
-                suggestion=did_you_mean(name, known or used),
+                accepted=f"a name that {reading.source} or another key uses",
+                suggestion=did_you_mean(name, macro_names or used),
             )
 
 
 def _words_beside(reading: Reading) -> frozenset[str]:
-    """Return the words of the keys beside `parameters`: sizes and arguments are expressions over parameters."""
+    """Return the words of the keys other than `parameters`: sizes and arguments may use parameters."""
     values = (
         value for key, value in reading.document.data.items() if key not in ("question", "parameters", "baseline")
     )
@@ -268,40 +281,40 @@ def _words_beside(reading: Reading) -> frozenset[str]:
 def _entries(
     reading: Reading, text: str, kernels: Sequence[SourceKernel], axes: Mapping[str, tuple[Scalar, ...]]
 ) -> dict[Key, str]:
-    """Choose the kernel of every launch: its symbol or C++ expression, with parameters in braces, by its place."""
-    raw, found = reading.raw, dict[Key, str]()
-    wanted: list[tuple[Key, str | None]] = [(("kernel",), raw.kernel)]
+    """Return the kernel of every launch by path: its symbol or C++ expression, with parameters in braces."""
+    raw, chosen = reading.raw, dict[Key, str]()
+    requested: list[tuple[Key, str | None]] = [(("kernel",), raw.kernel)]
     if raw.launches is not None:
-        wanted = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)]
-    for path, name in wanted:
+        requested = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)]
+    for path, name in requested:
         with reading.noting():
             if reading.source.endswith(PTX):
-                found[path] = _entry_of_ptx(reading, text, name, path)
+                chosen[path] = _entry_of_ptx(reading, text, name, path)
                 continue
             at, key = reading.document.at(*path), dotted(path)
-            meant = choose(kernels, name, at=at, key=key, source=reading.source)
+            choice = choose(kernels, name, at=at, key=key, source=reading.source)
             braces = {parameter: f"{{{parameter}}}" for parameter in axes}
-            found[path] = expression(meant[0] if meant else None, name, braces, at=at, key=key)
-    return found
+            chosen[path] = expression(choice[0] if choice else None, name, braces, at=at, key=key)
+    return chosen
 
 
-def _entry_of_ptx(reading: Reading, text: str, wanted: str | None, path: Key) -> str:
+def _entry_of_ptx(reading: Reading, text: str, requested: str | None, path: Key) -> str:
     try:
         names = [kernel.name for kernel in read_ptx(text, reading.source).kernels]
     except ReaderError as error:
         raise UserError(
             f"the source is not PTX: {error}", code="syntax", at=reading.document.at("source"), key="source"
         ) from error
-    if wanted is None and len(names) == 1:
+    if requested is None and len(names) == 1:
         return names[0]
-    if wanted not in names:
-        message = "the source has no such kernel" if wanted else "name the kernel"
-        suggestion = did_you_mean(wanted or "", names)
+    if requested not in names:
+        message = "the source has no such kernel" if requested else "name the kernel"
+        suggestion = did_you_mean(requested or "", names)
         at = reading.document.at(*path)
         raise UserError(
-            message, code="unsupported", at=at, key=dotted(path), found=wanted, accepted=names, suggestion=suggestion
+            message, code="unsupported", at=at, key=dotted(path), found=requested, accepted=names, suggestion=suggestion
         )
-    return wanted
+    return requested
 
 
 def _declares(
@@ -310,11 +323,13 @@ def _declares(
     axes: Mapping[str, tuple[Scalar, ...]],
     entries: Mapping[Key, str],
 ) -> FrontMatter:
-    """The declaration that a template with this source would have."""
+    """Return the front matter of a template with this source."""
     raw, types, arguments = reading.raw, _types_of(declaration.passed), declaration.arguments
-    names = {one.name: one.text for one in reading.bound}
+    names = {bound.name: bound.text for bound in reading.bound}
     maps = {
-        one.name: _map_of(one, one.view, names.get(one.name, one.name)) for one in arguments if one.view is not None
+        argument.name: _map_of(argument, argument.view, names.get(argument.name, argument.name))
+        for argument in arguments
+        if argument.view is not None
     }
     parameters = {
         name: Parameter(type=type_of(values), default=values[0], help=f"a macro of {reading.source}")
@@ -325,15 +340,15 @@ def _declares(
         steps = [
             LaunchDeclaration(
                 entry=entries["launches", i, "kernel"],
-                grid=listed(one.grid),
-                block=listed(one.block),
-                arguments={name: types[name] for name in one.arguments},
-                shared_bytes=one.shared_bytes,
-                carveout=one.carveout,
-                cluster=_sizes(one.cluster),
-                when=one.when,
+                grid=listed(launch.grid),
+                block=listed(launch.block),
+                arguments={name: types[name] for name in launch.arguments},
+                shared_bytes=launch.shared_bytes,
+                carveout=launch.carveout,
+                cluster=_sizes(launch.cluster),
+                when=launch.when,
             )
-            for i, one in enumerate(raw.launches)
+            for i, launch in enumerate(raw.launches)
         ]
         return FrontMatter(
             summary=summary,
@@ -360,12 +375,12 @@ def _declares(
 
 
 def _sizes(sizes: Sizes | None) -> list[str | int]:
-    """The sizes of a grid, a block or a cluster; none where a launch asks for no clusters."""
+    """Return the sizes of a grid, a block or a cluster; empty if a launch has no clusters."""
     return [] if sizes is None else listed(sizes)
 
 
 def _map_of(argument: Argument, view: MappedView, array: str) -> TensorMapDeclaration:
-    """The declaration of a tensor map of an array, the contiguous dimension first."""
+    """Return the declaration of an array's tensor map, the contiguous dimension first."""
     extents, strides = view.sides(argument.shape or ())
     lower, upper, steps = view.corners or ((), (), ())
     return TensorMapDeclaration(
@@ -383,10 +398,10 @@ def _map_of(argument: Argument, view: MappedView, array: str) -> TensorMapDeclar
 
 
 def _types_of(arguments: Iterable[Argument]) -> dict[str, str]:
-    """The types of what a kernel takes; the members of a structure are one."""
+    """Return the types of a kernel's arguments; the members of a structure form one type."""
     types = dict[str, str]()
-    for structure, group in itertools.groupby(arguments, key=lambda one: one.structure):
-        members = [(one.name, _type_of(one)) for one in group]
+    for structure, group in itertools.groupby(arguments, key=lambda argument: argument.structure):
+        members = [(argument.name, _type_of(argument)) for argument in group]
         types |= {structure: structure_of(members)} if structure else dict(members)
     return types
 
@@ -398,7 +413,7 @@ def _type_of(argument: Argument) -> str:
 
 
 def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:
-    """Names in the braces of kernels' names."""
+    """Yield the names in the braces of kernel names."""
     for entry in entries.values():
         for inner in BRACES.findall(entry):
             yield from names_in(inner, at=Location("kernel"), key="kernel")

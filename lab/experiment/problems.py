@@ -1,7 +1,7 @@
 """The problems of an experiment: one mapping with lists swept like parameters, or a list of mappings.
 
-A mapping of the list may have two keys besides the operator's: `name`, what reports call the problem, and `emulate`,
-fields to replace where this problem is executed on the CPU.
+A mapping of the list may have two keys besides the operator's: `name`, the problem's name in reports, and `emulate`,
+fields to replace when this problem is emulated.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from lab.operators.base import Problem
 from lab.operators.foreign import Described
 
 NAMED = ("name", "emulate")
-FULL = "full"
-"""What `emulate` says to execute the problem itself on the CPU."""
 """Keys of a problem in a list that are not the operator's."""
 
+FULL = "full"
+"""Value of `emulate` that emulates the problem at its full size."""
+
 _OF_THE_FILE = ("arguments", "metrics", "reference")
-"""Keys of the file whose mistakes show only once there is a problem."""
+"""Keys of the file whose mistakes show only with a problem."""
 
 _MOST_PROBLEMS = 10_000
 _MOST_VALUES = 10_000
-"""The most values of one range; more are a mistake."""
+"""Maximum number of values of one range."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class ProblemCase:
 
     Attributes:
         values: The problem.
-        emulate: The same at the size that is executed on the CPU; None where the file has none.
-        label: What tells it from the others: its name, or ``layout=nt m=2048``; empty for a single problem.
-        whole: The problem itself is executed, which takes machine code.
+        emulate: The problem at the emulated size; None if the file has none.
+        label: Text to distinguish it from the others: its name, or ``layout=nt m=2048``; empty for a single problem.
+        whole: The full-size problem is emulated, which takes machine code.
     """
 
     values: Problem
@@ -49,7 +50,7 @@ class ProblemCase:
     whole: bool = False
 
     def at_full_size(self) -> ProblemCase:
-        """Return the case with the problem itself executed on the CPU."""
+        """Return the case with the full-size problem emulated."""
         return replace(self, emulate=self.values, whole=True)
 
 
@@ -59,8 +60,8 @@ class _Given:
 
     Attributes:
         values: The operator's fields.
-        place: Where the problem stands.
-        name: What reports call it; None where the file does not name it.
+        place: Path of the problem in the file.
+        name: Its name in reports; None if the file does not name it.
         emulate: Fields of its own to replace on the CPU, or `FULL`.
     """
 
@@ -73,58 +74,58 @@ class _Given:
 def problems(
     computed: Described, raw: ExperimentFile | PlainFile, document: Document
 ) -> tuple[tuple[ProblemCase, ...], tuple[str, ...]]:
-    """List every problem of a file, and the fields by which they differ.
+    """List the problems of a file, and the fields by which they differ.
 
     Raises:
         UserError: A field is unknown or wrong, or there are too many problems.
     """
-    given = list(_given(raw.problem, document))
-    axes = _axes(given)
-    made: dict[str, ProblemCase] = {}
-    for one in given:
-        complete = _complete(computed, one, {}, document, one.place)
+    entries = list(_given(raw.problem, document))
+    axes = _axes(entries)
+    cases: dict[str, ProblemCase] = {}
+    for entry in entries:
+        complete = _complete(computed, entry, {}, document, entry.place)
         emulate = None
-        whole = (one.emulate or raw.emulate) == FULL
-        if not whole and (raw.emulate is not None or one.emulate is not None):
-            place = (*one.place, "emulate") if one.emulate is not None else ("emulate",)
-            fields = {**_fields(raw.emulate), **_fields(one.emulate)}
-            emulate = _complete(computed, one, _smaller(one.values, fields), document, place)
+        full_size = (entry.emulate or raw.emulate) == FULL
+        if not full_size and (raw.emulate is not None or entry.emulate is not None):
+            place = (*entry.place, "emulate") if entry.emulate is not None else ("emulate",)
+            fields = {**_fields(raw.emulate), **_fields(entry.emulate)}
+            emulate = _complete(computed, entry, _smaller(entry.values, fields), document, place)
         label = " ".join(
             show(complete[name]) if name == "name" else f"{name}={show(complete[name])}"
             for name in axes
             if name in complete
         )
         case = ProblemCase(complete, emulate, label)
-        made.setdefault(repr(sorted(complete.items())), case.at_full_size() if whole else case)
-    return tuple(made.values()), axes
+        cases.setdefault(repr(sorted(complete.items())), case.at_full_size() if full_size else case)
+    return tuple(cases.values()), axes
 
 
 def _fields(emulate: Mapping[str, object] | str | None) -> Mapping[str, object]:
-    """Return the fields that an `emulate` replaces."""
+    """Return the fields that `emulate` replaces."""
     return emulate if isinstance(emulate, Mapping) else {}
 
 
-def _axes(given: list[_Given]) -> tuple[str, ...]:
-    """Return the fields by which problems differ; only `name` where each problem has a name of its own."""
-    names = {one.name for one in given}
-    if len(given) > 1 and len(names) == len(given) and None not in names:
+def _axes(entries: list[_Given]) -> tuple[str, ...]:
+    """Return the fields by which problems differ; only `name` if each problem has a different name."""
+    names = {entry.name for entry in entries}
+    if len(entries) > 1 and len(names) == len(entries) and None not in names:
         return ("name",)
-    fields = [{**({"name": one.name} if one.name else {}), **one.values} for one in given]
-    known = dict.fromkeys(name for values in fields for name in values)
-    return tuple(name for name in known if len({repr(values.get(name)) for values in fields}) > 1)
+    fields = [{**({"name": entry.name} if entry.name else {}), **entry.values} for entry in entries]
+    field_names = dict.fromkeys(name for values in fields for name in values)
+    return tuple(name for name in field_names if len({repr(values.get(name)) for values in fields}) > 1)
 
 
-def values_of(given: object, document: Document, place: Key) -> list[object]:
-    """Return the values that one entry stands for: a scalar, a list, or `{range: [start, stop, step]}`.
+def values_of(setting: object, document: Document, place: Key) -> list[object]:
+    """Return the values of one entry: a scalar, a list, or `{range: [start, stop, step]}`.
 
     Raises:
         UserError: An empty list, or a wrong range.
     """
-    if isinstance(given, dict):
-        return _range(given, document, place)
-    values = list(given) if isinstance(given, list) else [given]
+    if isinstance(setting, dict):
+        return _range(setting, document, place)
+    values = list(setting) if isinstance(setting, list) else [setting]
     if not values:
-        raise _error("the list is empty", document, place, given, "at least one value")
+        raise _error("the list is empty", document, place, setting, "at least one value")
     return values
 
 
@@ -163,7 +164,7 @@ def _given(problem: object, document: Document) -> Iterator[_Given]:
 
 
 def _smaller(values: Mapping[str, object], emulate: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of `emulate`, except sizes that are smaller in the problem: these stay."""
+    """Return the fields of `emulate`, keeping sizes that are already smaller in the problem."""
     chosen = dict(emulate)
     for name, size in emulate.items():
         match values.get(name), size:
@@ -174,44 +175,44 @@ def _smaller(values: Mapping[str, object], emulate: Mapping[str, object]) -> dic
     return chosen
 
 
-def _range(given: dict[str, object], document: Document, place: Key) -> list[object]:
+def _range(setting: dict[str, object], document: Document, place: Key) -> list[object]:
     """Return `start`, `start + step`, … up to `stop`, which is included where a step lands on it."""
     accepted = "{range: [start, stop, step]}, integers, stop included, step ≥ 1"
-    bounds = given.get("range")
-    if list(given) != ["range"] or not isinstance(bounds, list) or len(bounds) != 3:  # noqa: PLR2004 - see accepted
-        raise _error("not a range", document, place, given, accepted)
+    bounds = setting.get("range")
+    if list(setting) != ["range"] or not isinstance(bounds, list) or len(bounds) != 3:  # noqa: PLR2004 - see accepted
+        raise _error("not a range", document, place, setting, accepted)
     if any(isinstance(bound, bool) or not isinstance(bound, int) for bound in bounds):
-        raise _error("not a range", document, place, given, accepted)
+        raise _error("not a range", document, place, setting, accepted)
     start, stop, step = bounds
     if step < 1 or stop < start:
-        raise _error("the range has no values", document, place, given, accepted)
+        raise _error("the range has no values", document, place, setting, accepted)
     if (stop - start) // step >= _MOST_VALUES:
-        raise _error("the range has too many values", document, place, given, f"at most {_MOST_VALUES} values")
+        raise _error("the range has too many values", document, place, setting, f"at most {_MOST_VALUES} values")
     return list(range(start, stop + 1, step))
 
 
 def _complete(
-    computed: Described, given: _Given, replaced: Mapping[str, object], document: Document, place: Key
+    computed: Described, entry: _Given, replaced: Mapping[str, object], document: Document, place: Key
 ) -> Problem:
     """Make the operator's problem, with some of its fields replaced."""
-    fields = {**given.values, **replaced}
+    fields = {**entry.values, **replaced}
     for key, value in fields.items():
         if not isinstance(value, bool | int | float | str):
             raise _error("wrong type", document, (*place, key), value, "a single value")
     try:
-        made: Problem = computed.problem(fields)
+        problem: Problem = computed.problem(fields)
     except UserError as error:
         key = error.key or ""
         own = tuple(key.split("."))
-        if len(own) > 1 and own[0] in _OF_THE_FILE:  # a mistake in what the file says of arguments or metrics
+        if len(own) > 1 and own[0] in _OF_THE_FILE:  # a mistake in the file's arguments or metrics
             raise error.placed(document.at(*own), key) from error
         field = key.removeprefix("problem").lstrip(".")
         path = (*place, field) if field else place
         raise error.placed(document.at(*path), yamlfile.dotted(path)) from error
-    return made.titled(given.name) if given.name else made
+    return problem.titled(entry.name) if entry.name else problem
 
 
-def _error(message: str, document: Document, place: Key, found: object, accepted: str) -> UserError:
+def _error(message: str, document: Document, place: Key, value: object, accepted: str) -> UserError:
     return UserError(
-        message, code="wrong-value", at=document.at(*place), key=yamlfile.dotted(place), found=found, accepted=accepted
+        message, code="wrong-value", at=document.at(*place), key=yamlfile.dotted(place), found=value, accepted=accepted
     )

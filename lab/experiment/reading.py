@@ -1,4 +1,4 @@
-"""What the files of plain kernels have in common: parameters, names in expressions, and mistakes, reported together."""
+"""Shared checks of plain kernel files: parameters, names in expressions, and mistakes reported together."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from lab.templates.front_matter import WorkspaceDeclaration
 from lab.templates.plain.bound import BoundArgument
 
 MOST_SOURCE_BYTES = 4 << 20
-"""Size of the largest source that is read."""
+"""Maximum size of a source in bytes."""
 
 _TYPES: Mapping[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 @dataclass
 class Reading(ABC):
-    """A source and what is said of it, under examination.
+    """A source and its declarations while they are checked.
 
     Attributes:
-        raw: What is said, of the right shape.
-        document: The same with the lines of its parts.
-        mistakes: Those that were found so far.
+        raw: The validated keys.
+        document: The same with source lines.
+        mistakes: The mistakes found so far.
     """
 
     raw: PlainFile | KernelModel
@@ -51,48 +51,48 @@ class Reading(ABC):
     def declared(
         self, name: str, axes: Mapping[str, tuple[Scalar, ...]], own: Mapping[str, str | None]
     ) -> Declaration | None:
-        """Read what the kernel takes; None where that holds mistakes, which are kept.
+        """Parse the kernel's arguments; None if there are mistakes, which are recorded.
 
         Args:
             name: The kernel's.
             axes: Values of the parameters.
-            own: Types of the kernel's parameters by name, as far as its source says them.
+            own: Types of the kernel's parameters by name, as far as its source defines them.
         """
 
     @property
     def bound(self) -> tuple[BoundArgument, ...]:
-        """What stands for the arguments that were declared, where an operator has it; none by default."""
+        """Values of the operator bound to the declared arguments; none by default."""
         return ()
 
     @property
     def workspace(self) -> dict[str, WorkspaceDeclaration]:
-        """Scratch buffers among the arguments that were declared; none by default."""
+        """Scratch buffers among the declared arguments; none by default."""
         return {}
 
     @property
     def named(self) -> frozenset[str]:
-        """Fields of the problem that are named for this kernel, where it has an operator; none by default."""
+        """Problem fields that are named for this kernel, if it has an operator; none by default."""
         return frozenset()
 
     @property
     def baseline(self) -> Mapping[str, Scalar]:
-        """The setting of the parameters that others are compared with; none by default."""
+        """Baseline setting of the parameters; none by default."""
         return {}
 
     @property
     def summary(self) -> str:
-        """One sentence about the kernel."""
+        """One sentence that describes the kernel."""
         return f"The kernels of {self.source}."
 
     @property
     def source(self) -> str:
-        """The source's file, and the function's name in it where the file says it."""
+        """The source file, with the function's name if the file gives one."""
         assert self.raw.source is not None  # noqa: S101 - the caller has looked
         return self.raw.source
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Keep a mistake and go on behind the block."""
+        """Record a mistake and continue after the block."""
         try:
             yield
         except UserError as error:
@@ -106,16 +106,16 @@ class Reading(ABC):
         code: Code = "wrong-value",
         **details: Any,  # noqa: ANN401 - those of UserError
     ) -> None:
-        """Keep a mistake that stands at a place of the file."""
+        """Record a mistake at a path of the file."""
         self.mistakes.append(UserError(message, code=code, at=self.document.at(*path), key=dotted(path), **details))
 
     @property
     def folder(self) -> Path:
-        """Where the file lies."""
+        """Folder of the file."""
         return Path(self.document.file).parent
 
     def text(self, name: str) -> str | None:
-        """Read the source, a file in the folder or below; None where it cannot be had."""
+        """Read the source, a file in the folder or below; None if that fails."""
         with self.noting():
             path = within(name, self.folder, at=self.document.at("source"), key="source")
             try:
@@ -128,13 +128,13 @@ class Reading(ABC):
 
     @property
     def constraints(self) -> tuple[tuple[str, Location], ...]:
-        """The constraints with the line where each stands."""
+        """The constraints, each with its source line."""
         return tuple((text, self.document.at("constraints", i)) for i, text in enumerate(self.raw.constraints))
 
-    def values(self, given: object, path: Key) -> tuple[Scalar, ...]:
-        """Return the values that a parameter takes, each once; none where the entry is wrong."""
+    def values(self, setting: object, path: Key) -> tuple[Scalar, ...]:
+        """Return the distinct values of a parameter; none if the entry is wrong."""
         with self.noting():
-            values: list[Any] = values_of(given, self.document, path)
+            values: list[Any] = values_of(setting, self.document, path)
             for value in values:
                 if type(value) not in _TYPES:
                     self.refuse(
@@ -155,7 +155,7 @@ class Reading(ABC):
 
 @dataclass
 class PlainReading(Reading):
-    """The file of a plain kernel, which declares its arguments and what they must hold."""
+    """The file of a plain kernel, which declares its arguments and expected outputs."""
 
     raw: PlainFile
 
@@ -164,7 +164,7 @@ class PlainReading(Reading):
         """Fields of the problem or of any problem in a list.
 
         Raises:
-            UserError: The problem is no mapping.
+            UserError: The problem is not a mapping.
         """
         problem = self.raw.problem
         if not isinstance(problem, dict | list):  # without names for its values, nothing else can be judged
@@ -185,7 +185,7 @@ class PlainReading(Reading):
         axes: Mapping[str, tuple[Scalar, ...]],
         own: Mapping[str, str | None],
     ) -> Declaration | None:
-        """Read what the file declares; the build compares that with the kernel."""
+        """Parse the file's declaration; the build compares it with the kernel."""
         del own
         raw = self.raw
         declaration, refused = declare(
@@ -205,28 +205,28 @@ class PlainReading(Reading):
 
     @property
     def baseline(self) -> Mapping[str, Scalar]:
-        """What the file says."""
+        """The file's baseline setting."""
         return self.raw.baseline or {}
 
 
 def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
     """Return the values of every parameter."""
     axes = dict[str, tuple[Scalar, ...]]()
-    for name, given in reading.raw.parameters.items():
+    for name, setting in reading.raw.parameters.items():
         path: Key = ("parameters", name)
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             reading.refuse("not the name of a macro", path, found=name, accepted="letters, digits and _")
         elif name in reading.fields:
             reading.refuse("a parameter and a field of the problem have one name", path, found=name)
-        if values := reading.values(given, path):
+        if values := reading.values(setting, path):
             axes[name] = values
     return axes
 
 
-def check_constraints(reading: Reading, known: set[str]) -> None:
-    """Check that constraints name what is known."""
+def check_constraints(reading: Reading, valid_names: set[str]) -> None:
+    """Check that constraints only use known names."""
     for i, constraint in enumerate(reading.raw.constraints):
-        check_names(reading, constraint, ("constraints", i), {*known, *FACTS}, "a constraint")
+        check_names(reading, constraint, ("constraints", i), {*valid_names, *FACTS}, "a constraint")
 
 
 def check_emulated(reading: PlainReading) -> None:
@@ -244,27 +244,27 @@ def check_emulated(reading: PlainReading) -> None:
             )
 
 
-def check_names(reading: Reading, expression: str | float | None, path: Key, known: set[str], what: str) -> None:
-    """Check that an expression names what is known; `what` says which expression it is."""
+def check_names(reading: Reading, expression: str | float | None, path: Key, valid_names: set[str], label: str) -> None:
+    """Check that an expression only uses known names; `label` describes the expression in messages."""
     if not isinstance(expression, str):
         return
     at, key = reading.document.at(*path), dotted(path)
     with reading.noting():
-        for name in sorted(names_in(expression, at=at, key=key) - known):
+        for name in sorted(names_in(expression, at=at, key=key) - valid_names):
             reading.refuse(
-                f"unknown name {name!r} in {what}",
+                f"unknown name {name!r} in {label}",
                 path,
                 code="unknown-name",
                 found=expression,
-                accepted=sorted(known),
-                suggestion=did_you_mean(name, known),
+                accepted=sorted(valid_names),
+                suggestion=did_you_mean(name, valid_names),
             )
 
 
 def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:
-    """Return the setting of the parameters that the others are compared with.
+    """Return the baseline setting of the parameters.
 
-    The text of a rule, which names facts of an SM, stands for the value that it has on the architecture.
+    A rule, an expression over SM limits, is kept as text until the architecture is known.
     """
     chosen: dict[str, Scalar] = {}
     for name, value in reading.baseline.items():
@@ -276,8 +276,12 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
             )
         elif value in axes[name]:
             chosen[name] = value
-        elif same := [one for one in axes[name] if element_named(str(one)) == element_named(str(value)) is not None]:
-            chosen[name] = same[0]  # a type has several names
+        elif equal_types := [
+            axis_value
+            for axis_value in axes[name]
+            if element_named(str(axis_value)) == element_named(str(value)) is not None
+        ]:
+            chosen[name] = equal_types[0]  # a type has several names
         elif isinstance(value, str) and _is_rule(reading, name, value):
             check_names(reading, value, ("baseline", name), {*FACTS}, "the rule")
             chosen[name] = value
@@ -289,7 +293,7 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
 
 
 def _is_rule(reading: Reading, name: str, text: str) -> bool:
-    """Whether a text names facts of an SM; one that is no expression at all does not."""
+    """Return whether a text uses SM limits; False if it is not an expression."""
     try:
         names = names_in(text, at=reading.document.at("baseline", name), key=dotted(("baseline", name)))
     except UserError:
@@ -298,7 +302,7 @@ def _is_rule(reading: Reading, name: str, text: str) -> bool:
 
 
 def type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the words of `Parameter.type`
-    """Return the type that a template declares for a parameter with these values."""
+    """Return the type a template declares for a parameter with these values."""
     kinds = {type(value) for value in values}
     return "float" if kinds == {int, float} else _TYPES[kinds.pop()]
 

@@ -1,4 +1,4 @@
-"""The shape of an experiment file, and the JSON Schema that editors complete and check it with."""
+"""The schema of experiment files, also as a JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROBLEM_SCHEMA: dict[str, Any] = {"type": "object", "additionalProperties": _SW
 _NAMED_PROBLEM_SCHEMA: dict[str, Any] = {
     **_PROBLEM_SCHEMA,
     "properties": {
-        "name": {"type": "string", "description": "What reports call this problem"},
+        "name": {"type": "string", "description": "Name of this problem in reports"},
         "emulate": {
             "anyOf": [{"type": "object", "additionalProperties": _SCALAR_SCHEMA}, {"const": "full"}],
             "description": "Fields of this problem to replace where it is executed on the CPU, or full",
@@ -56,11 +56,11 @@ class PlainLaunch(Strict):
     shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
     carveout: str | int = Field("default", description="As of a single launch")
     cluster: Sizes | None = Field(None, description="As of a single launch")
-    when: str | None = Field(default=None, description="The launch takes place where this expression is true")
+    when: str | None = Field(default=None, description="Launch only if this expression is true")
 
 
 class SourceModel(Strict):
-    """How a kernel that its user already has is launched."""
+    """The launch of a user's kernel."""
 
     kernel: Text | None = Field(
         None,
@@ -101,7 +101,7 @@ class SourceModel(Strict):
 
 
 class KernelModel(SourceModel):
-    """One kernel: a template, or a source of the user's own, with its parameters."""
+    """One kernel: a template, or a user's source, with its parameters."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["template"]}, {"required": ["source"]}]})
 
@@ -118,7 +118,7 @@ class KernelModel(SourceModel):
     )
     arguments: dict[str, Passed | dict[str, Passed]] | None = Field(
         None,
-        description="Of a source, what stands for each of the kernel's parameters, in its order: an array or a scalar "
+        description="For a source: the value of each of the kernel's parameters, in its order: an array or a scalar "
         "of the operator, an expression over the problem and parameters, `TYPE = EXPRESSION`, or `TYPE[SHAPE]` "
         "for a scratch buffer, which `zeros` may follow",
     )
@@ -130,7 +130,7 @@ class KernelModel(SourceModel):
 
 
 class PruneModel(Strict):
-    """Which variants of a search are only built and inspected, not executed or measured."""
+    """Variants of a search that are only built and inspected, not executed or measured."""
 
     spills: bool = Field(default=True, description="Leave out variants whose registers spill to local memory")
     below_prediction: float = Field(
@@ -146,7 +146,7 @@ class PruneModel(Strict):
 
 
 class RefineModel(Strict):
-    """How a search continues from its best variants."""
+    """Continuation of a search from its best variants."""
 
     top: int = Field(10, ge=1, description="Variants to start from in each round, for each problem")
     rounds: int = Field(2, ge=0, description="Rounds: each tries the neighbours, which differ in one parameter")
@@ -158,7 +158,7 @@ Strategy = Literal[
 
 
 class StopModel(Strict):
-    """When a search ends before its budget is spent."""
+    """Condition under which a search ends before its budget is spent."""
 
     better: float = Field(0.01, gt=0, lt=1, description="How much faster a variant must be to be worth finding: 0.01")
     odds: float = Field(
@@ -167,7 +167,7 @@ class StopModel(Strict):
 
 
 class SearchModel(Strict):
-    """Run some of the space instead of all of it: a random sample, or what a strategy asks for step by step."""
+    """Search the space instead of running all of it: a random sample, or step by step by a strategy."""
 
     strategy: Strategy = Field(
         "random",
@@ -214,7 +214,7 @@ class SearchModel(Strict):
 
 
 class ProfileModel(Strict):
-    """Which variants are launched again under Nsight Compute to read their hardware counters."""
+    """Variants that are launched again under Nsight Compute to read their hardware counters."""
 
     top: int = Field(1, ge=0, description="How many of the fastest variants of each kernel, for each problem")
     strays: int = Field(
@@ -231,7 +231,7 @@ class ProfileModel(Strict):
 
 
 class MeasuringFile(Strict):
-    """What every experiment file may say, whatever kernels it has."""
+    """Keys common to all experiment files."""
 
     emulate: dict[str, Value] | Literal["full"] | None = Field(
         None,
@@ -244,7 +244,7 @@ class MeasuringFile(Strict):
     )
     baselines: list[str] = Field(
         default_factory=list,
-        description="What to compare with; ratios refer to the first: [cublas], or [copy, torch, triton]. A baseline "
+        description="Baselines; ratios refer to the first: [cublas], or [copy, torch, triton]. A baseline "
         "that this machine lacks is reported and left out",
     )
     cache: Literal["auto", "cold", "warm"] = Field(
@@ -297,7 +297,7 @@ class ExperimentFile(MeasuringFile):
 
 
 class PlainFile(MeasuringFile, SourceModel):
-    """An experiment on a kernel that its user already has: a CUDA file, a PTX file or a Triton function."""
+    """An experiment on a user's kernel: a CUDA file, a PTX file or a Triton function."""
 
     source: Text = Field(
         description="The kernel: vector_add.cu, whose parameters are macros; kernel.ptx; or softmax.py:kernel, a "
@@ -316,12 +316,12 @@ class PlainFile(MeasuringFile, SourceModel):
     )
     constants: dict[str, str] = Field(
         default_factory=dict,
-        description="What variables in constant memory (`__constant__ float filter[9]`) hold, in the same forms: "
+        description="Contents of variables in constant memory (`__constant__ float filter[9]`), in the same forms: "
         "{filter: float32[9] normal}",
     )
     reference: dict[str, str | int | float] | str | None = Field(
         None,
-        description="What each output must hold: {c: a + b}, with NumPy's functions by name; {c: 0}; "
+        description="Expected contents of each output: {c: a + b}, with NumPy's functions by name; {c: 0}; "
         "{c: expected.npy}; or "
         "./ref.py:function (this runs that file)",
     )
@@ -337,7 +337,7 @@ class PlainFile(MeasuringFile, SourceModel):
     )
     metrics: dict[str, str] = Field(
         default_factory=dict,
-        description="What throughput is: {GB/s: 12 * n / time}, with the time in seconds; by default the bytes that "
+        description="Throughput: {GB/s: 12 * n / time}, with the time in seconds; by default the bytes that "
         "the arguments hold. The first metric is the throughput, a rate; further ones are columns",
     )
     baseline: dict[str, Value] | None = Field(
@@ -349,13 +349,13 @@ class PlainFile(MeasuringFile, SourceModel):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of an experiment file; a file with the key `source` is a `PlainFile`."""
-    plain, whole = PlainFile.model_json_schema(), ExperimentFile.model_json_schema()
-    definitions = {**plain.pop("$defs", {}), **whole.pop("$defs", {})}
+    plain, templated = PlainFile.model_json_schema(), ExperimentFile.model_json_schema()
+    definitions = {**plain.pop("$defs", {}), **templated.pop("$defs", {})}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "lab experiment",
         "if": {"required": ["source"]},
         "then": plain,
-        "else": whole,
+        "else": templated,
         "$defs": definitions,
     }

@@ -21,10 +21,10 @@ DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps need `--max-variants`, so that one list too many does not cost a night."""
 
 _MOST_COMBINATIONS = 2_000_000
-"""The most combinations before constraints; listing more takes minutes. A search has no such limit."""
+"""Maximum combinations before constraints; listing more takes minutes. Searches have no such limit."""
 
 _MOST_DRAWS = 500_000
-"""The most combinations that a search looks at; where it finds too few, the constraints need rewriting."""
+"""Maximum combinations a search draws; if it finds too few, the constraints need rewriting."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Point:
         kernel: The experiment's kernel.
         parameters: Every parameter of the template with its value.
         problem: The problem.
-        label: What tells it from the other points of its kernel: ``m=2048 unroll=4``; empty for a single point.
+        label: Text that distinguishes it from its kernel's other points: ``m=2048 unroll=4``; empty for a single point.
     """
 
     kernel: KernelEntry
@@ -45,7 +45,7 @@ class Point:
 
     @property
     def instance(self) -> Instance:
-        """The template with these parameters for this problem; made anew each time, since a sweep has many points."""
+        """The template with these parameters for this problem; built on each access, as a sweep has many points."""
         return Instance(self.kernel.template, self.parameters, self.problem.values)
 
 
@@ -55,9 +55,9 @@ class Expansion:
 
     Attributes:
         points: Problem by problem, then in file order, the last swept parameter varying fastest.
-        combinations: How many there are before constraints, over all problems.
-        excluded: Constraint or requirement to the number of combinations it left out.
-        drawn: Combinations that a search looked at; None where all were.
+        combinations: Number of combinations before constraints, over all problems.
+        excluded: Number of combinations excluded by each constraint or requirement.
+        drawn: Combinations drawn by a search; None if all were listed.
     """
 
     points: tuple[Point, ...]
@@ -71,7 +71,7 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
 
     Args:
         experiment: The experiment.
-        max_variants: The most points times toolchains times architectures; `DEFAULT_MAX_VARIANTS` by default.
+        max_variants: Maximum points times toolchains times architectures; `DEFAULT_MAX_VARIANTS` by default.
 
     Raises:
         UserError: A kernel has no point left, or there are more variants than allowed.
@@ -94,23 +94,23 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
     return expansion
 
 
-def neighbours(points: Iterable[Point], seen: Iterable[Point]) -> tuple[Point, ...]:
+def neighbours(points: Iterable[Point], visited: Iterable[Point]) -> tuple[Point, ...]:
     """Return the valid points that differ from one of `points` in one parameter, without those in `seen`.
 
     A number's neighbours are the next values below and above among those the experiment lists; a word or a switch
     has all of its other values.
     """
-    known = {_key(point) for point in seen}
-    found: list[Point] = []
+    seen_keys = {_key(point) for point in visited}
+    near_points: list[Point] = []
     for point in points:
         for name, values in point.kernel.axes.items():
             for value in _beside(values, point.parameters[name]):
                 parameters = {**point.parameters, name: value}
                 near = _point(point.kernel, parameters, point.problem)
-                if _key(near) not in known and not _excluded_by(point.kernel, parameters, point.problem):
-                    known.add(_key(near))
-                    found.append(near)
-    return tuple(found)
+                if _key(near) not in seen_keys and not _excluded_by(point.kernel, parameters, point.problem):
+                    seen_keys.add(_key(near))
+                    near_points.append(near)
+    return tuple(near_points)
 
 
 def _key(point: Point) -> tuple[object, ...]:
@@ -118,8 +118,8 @@ def _key(point: Point) -> tuple[object, ...]:
 
 
 def _beside(values: tuple[Scalar, ...], value: Scalar) -> tuple[Scalar, ...]:
-    if any(isinstance(other, bool | str) for other in values):
-        return tuple(other for other in values if other != value)
+    if any(isinstance(candidate, bool | str) for candidate in values):
+        return tuple(candidate for candidate in values if candidate != value)
     ordered = sorted(values, key=float)
     place = ordered.index(value)
     return tuple(ordered[i] for i in (place - 1, place + 1) if 0 <= i < len(ordered))
@@ -150,9 +150,9 @@ def _everything(experiment: Experiment) -> Expansion:
                     excluded[reason] += 1
                 else:
                     points.append(_point(kernel, parameters, problem))
-    left = {point.kernel.name for point in points}
+    kernel_names = {point.kernel.name for point in points}
     for i, (kernel, excluded) in enumerate(zip(experiment.kernels, reasons, strict=True)):
-        if kernel.name not in left:
+        if kernel.name not in kernel_names:
             raise _nothing_left(experiment, i, kernel, excluded)
     return Expansion(tuple(points), combinations, dict(sum(reasons, Counter())))
 
@@ -192,16 +192,16 @@ def _indices(total: int, rng: random.Random) -> Iterator[int]:
     if total <= _MOST_DRAWS:
         yield from rng.sample(range(total), total)
         return
-    seen: set[int] = set()
-    while len(seen) < _MOST_DRAWS:
+    drawn: set[int] = set()
+    while len(drawn) < _MOST_DRAWS:
         index = rng.randrange(total)
-        if index not in seen:
-            seen.add(index)
+        if index not in drawn:
+            drawn.add(index)
             yield index
 
 
 def _decode(entries: tuple[KernelEntry, ...], sizes: list[int], index: int) -> tuple[KernelEntry, Mapping[str, Scalar]]:
-    """Return the combination of a number: kernels one after another, the last parameter of each varying fastest."""
+    """Return the combination with a number: kernel after kernel, the last parameter varying fastest."""
     place = 0
     while index >= sizes[place]:
         index -= sizes[place]
@@ -219,7 +219,7 @@ def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Probl
 
 
 def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> str:
-    """Say why a combination is not a point; empty where it is one."""
+    """Return the reason a combination is excluded; empty if it is a point."""
     instance = Instance(kernel.template, parameters, problem.values)
     refused = instance.unsupported()
     if refused:
@@ -247,10 +247,10 @@ def _nothing_left(experiment: Experiment, i: int, kernel: KernelEntry, reasons: 
 
 
 def nothing_left(experiment: Experiment) -> UserError:
-    """Return the error of a search that found no point."""
+    """Return the error for a search that found no point."""
     return _nothing_left(experiment, 0, experiment.kernels[0], Counter({"the constraints and requirements": 1}))
 
 
 def point_at(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> Point | None:
-    """Return the point with these parameters; None where a constraint or a requirement leaves it out."""
+    """Return the point with these parameters; None if a constraint or requirement excludes it."""
     return None if _excluded_by(kernel, parameters, problem) else _point(kernel, parameters, problem)

@@ -1,4 +1,4 @@
-"""From a Triton function that its user already has to a checked entry of an `Experiment`.
+"""Loads a user's Triton function as a checked entry of an `Experiment`.
 
 The function's Python file is read, not run, so everything that can be known of its arguments is checked here.
 """
@@ -29,10 +29,10 @@ from lab.templates.plain.triton import OPTIONS, TritonFunction, TritonTemplate, 
 from lab.toolchain.triton.source import TYPES, triton_type
 
 TRITON: Final = "triton"
-"""The toolchain."""
+"""The toolchain of Triton functions."""
 
 DIVISOR: Final = 16
-"""Triton's machine code makes use of arguments that are multiples of it: it loads and stores wider."""
+"""Triton specialises code for arguments that are multiples of this: it loads and stores wider."""
 
 _SOURCE = re.compile(r"(?P<file>.+\.py)(?::(?P<function>\w+))?")
 _LIMITS: Final[Mapping[str, int]] = {"num_warps": 32, "num_stages": 32, "num_ctas": 16}
@@ -45,18 +45,18 @@ _FIXED: Final = {
     "options": "no options; num_warps, num_stages and num_ctas stand in configs",
     "shared_bytes": "no shared_bytes: Triton decides about shared memory",
 }
-"""Keys that a Triton function's file has no use for."""
+"""Keys that do not apply to a Triton function."""
 
 Axes = dict[str, tuple[Scalar, ...]]
 
 
 def is_triton(source: str) -> bool:
-    """Return whether a source is a Python file, perhaps with a function's name behind it."""
+    """Return whether a source is a Python file, with or without a function's name."""
     return _SOURCE.fullmatch(source) is not None
 
 
 def triton_kernel(reading: Reading) -> PlainKernel:
-    """Check everything that is said of a Triton function and does not depend on problems.
+    """Check everything about a Triton function that does not depend on problems.
 
     Raises:
         UserError: Every mistake that was found, together.
@@ -73,7 +73,7 @@ def triton_kernel(reading: Reading) -> PlainKernel:
     _check_launch(reading, axes)
     if declaration is not None and {*declaration.type_parameters} - reading.fields:
         accepted = f"one of {', '.join(TYPES)}"
-        reading.refuse("a Triton function's types follow no parameter", ("arguments",), accepted=accepted)
+        reading.refuse("a Triton function's types cannot follow a parameter", ("arguments",), accepted=accepted)
     if declaration is not None and declaration.constants:
         reading.refuse("a Triton function has no constant memory", ("constants",), accepted="arguments, or parameters")
     baseline = baseline_of(reading, axes)
@@ -101,8 +101,7 @@ def triton_kernel(reading: Reading) -> PlainKernel:
 def divisible(instances: Sequence[Instance], computed: Described) -> tuple[str, ...]:
     """Return the arguments that are multiples of `DIVISOR` in every launch of a variant's machine code.
 
-    Arrays begin at such addresses. An integer must be one for every problem, as it is measured and as it is executed on
-    the CPU.
+    Arrays are aligned to it. An integer must be a multiple for every problem, as measured and as emulated.
 
     Args:
         instances: The variant, for each problem that the machine code is launched for.
@@ -113,7 +112,7 @@ def divisible(instances: Sequence[Instance], computed: Described) -> tuple[str, 
 
 
 def ones(instances: Sequence[Instance], computed: Described) -> tuple[str, ...]:
-    """Return the integers that are 1 in every launch of a variant's machine code; Triton makes constants of them.
+    """Return the integers that are 1 in every launch of a variant's machine code; Triton makes them constants.
 
     Args:
         instances: As for `divisible`.
@@ -123,79 +122,86 @@ def ones(instances: Sequence[Instance], computed: Described) -> tuple[str, ...]:
 
 
 def _arguments(instances: Sequence[Instance]) -> Iterable[tuple[str, str]]:
-    return dict.fromkeys(one for instance in instances for one in instance.own_launches.steps[0].arguments)
+    return dict.fromkeys(argument for instance in instances for argument in instance.own_launches.steps[0].arguments)
 
 
 def _always(instances: Sequence[Instance], computed: Described, holds: Callable[[int], bool]) -> list[str]:
-    """Return the integers of which a condition holds in every launch."""
+    """Return the integers that satisfy a condition in every launch."""
     values = [_values(instance, computed) for instance in instances]
     return [
         name
         for name, kind in _arguments(instances)
         if "int" in kind
         and not kind.endswith("*")
-        and all(name in known and holds(int(known[name])) for known in values)
+        and all(name in scalars and holds(int(scalars[name])) for scalars in values)
     ]
 
 
 def _values(instance: Instance, computed: Described) -> Mapping[str, Scalar]:
-    """The values of a function's scalars, by its own names; what the operator alone knows is left out."""
+    """Return a function's scalars by name, without those only the operator knows."""
     if isinstance(computed, Declared):
         return computed.scalars(computed.restored(instance.problem))
     assert isinstance(instance.template, TritonTemplate)  # noqa: S101 - the caller has looked
-    return {one.name: instance.value(one) for one in instance.template.bound if one.source is Source.EXPRESSION}
+    return {bound.name: instance.value(bound) for bound in instance.template.bound if bound.source is Source.EXPRESSION}
 
 
-def _function(reading: Reading, text: str, wanted: str | None) -> TritonFunction | None:
-    """The function that the source names, or the only one of the file."""
+def _function(reading: Reading, text: str, function_name: str | None) -> TritonFunction | None:
+    """Return the function the source names, or the only one in the file."""
     with reading.noting():
-        found = {one.name: one for one in read_functions(text, str(reading.folder / reading.source.partition(":")[0]))}
-        if wanted is None and len(found) == 1:
-            return next(iter(found.values()))
-        if wanted in found:
-            return found[wanted]
-        message = "the source has no such Triton function" if wanted else "name the Triton function"
-        accepted = [f"{reading.source.partition(':')[0]}:{name}" for name in found]
+        functions = {
+            function.name: function
+            for function in read_functions(text, str(reading.folder / reading.source.partition(":")[0]))
+        }
+        if function_name is None and len(functions) == 1:
+            return next(iter(functions.values()))
+        if function_name in functions:
+            return functions[function_name]
+        message = "the source has no such Triton function" if function_name else "name the Triton function"
+        accepted = [f"{reading.source.partition(':')[0]}:{name}" for name in functions]
         reading.refuse(
             message,
             ("source",),
-            found=wanted,
+            found=function_name,
             accepted=accepted or "a file with a function under @triton.jit",
-            suggestion=did_you_mean(wanted or "", found),
+            suggestion=did_you_mean(function_name or "", functions),
         )
     return None
 
 
 def _configs(reading: Reading, axes: Axes, function: TritonFunction | None) -> tuple[Axes, str]:
-    """The values of all parameters, and the condition under which they stand in one config; empty without one."""
-    given = reading.raw.configs
-    entries = given if isinstance(given, list) else [given or {}]
-    read: list[Axes] = []
+    """Return the values of all parameters, and the condition that they form one config; empty without one."""
+    configs = reading.raw.configs
+    entries = configs if isinstance(configs, list) else [configs or {}]
+    parsed: list[Axes] = []
     for i, entry in enumerate(entries):
-        place: Key = ("configs", i) if isinstance(given, list) else ("configs",)
+        place: Key = ("configs", i) if isinstance(configs, list) else ("configs",)
         for name in entry:
             if name in axes:
                 reading.refuse("the parameter has values in parameters, too", (*place, name), found=name)
-        read.append({name: reading.values(value, (*place, name)) for name, value in entry.items() if name not in axes})
-    names = list(dict.fromkeys(name for entry in read for name in entry))
-    defaults = dict(OPTIONS) | {name: one.default for name, one in (function.constexprs if function else {}).items()}
-    for i, entry in enumerate(read):
+        parsed.append(
+            {name: reading.values(value, (*place, name)) for name, value in entry.items() if name not in axes}
+        )
+    names = list(dict.fromkeys(name for entry in parsed for name in entry))
+    defaults = dict(OPTIONS) | {
+        name: constexpr.default for name, constexpr in (function.constexprs if function else {}).items()
+    }
+    for i, entry in enumerate(parsed):
         for name in names:
             default = defaults.get(name)
             if name not in entry and default is None:
                 reading.refuse("a config lacks a parameter that another one has", ("configs", i), accepted=name)
             elif name not in entry and default is not None:
                 entry[name] = (default,)
-    found = axes | {name: _distinct(itertools.chain(*(entry.get(name, ()) for entry in read))) for name in names}
-    found |= {name: (value,) for name, value in OPTIONS.items() if name not in found}
-    found |= {
-        name: (one.default,)
-        for name, one in (function.constexprs if function else {}).items()
-        if name not in found and one.default is not None
+    merged = axes | {name: _distinct(itertools.chain(*(entry.get(name, ()) for entry in parsed))) for name in names}
+    merged |= {name: (value,) for name, value in OPTIONS.items() if name not in merged}
+    merged |= {
+        name: (constexpr.default,)
+        for name, constexpr in (function.constexprs if function else {}).items()
+        if name not in merged and constexpr.default is not None
     }
-    _check_options(reading, found, names)
-    tied = " or ".join(_condition(entry) for entry in read) if len(read) > 1 and not reading.mistakes else ""
-    return found, tied
+    _check_options(reading, merged, names)
+    tied = " or ".join(_condition(entry) for entry in parsed) if len(parsed) > 1 and not reading.mistakes else ""
+    return merged, tied
 
 
 def _distinct(values: itertools.chain[Scalar]) -> tuple[Scalar, ...]:
@@ -203,24 +209,24 @@ def _distinct(values: itertools.chain[Scalar]) -> tuple[Scalar, ...]:
 
 
 def _condition(config: Mapping[str, Sequence[Scalar]]) -> str:
-    """The expression that holds for the points of a config."""
+    """Return an expression that is true for the points of a config."""
     parts = (" or ".join(f"{name} == {json.dumps(value)}" for value in values) for name, values in config.items())
-    return f"({' and '.join(f'({part})' for part in parts)})"
+    return f"({' and '.join(f'({clause})' for clause in parts)})"
 
 
 def _check_options(reading: Reading, axes: Axes, in_configs: Sequence[str]) -> None:
-    for name, most in _LIMITS.items():
-        accepted = f"an integer from 1 to {most}" if name == "num_stages" else f"a power of two up to {most}"
+    for name, limit in _LIMITS.items():
+        accepted = f"an integer from 1 to {limit}" if name == "num_stages" else f"a power of two up to {limit}"
         for value in axes[name]:
             is_whole = isinstance(value, int) and not isinstance(value, bool)
-            if not is_whole or not 1 <= int(value) <= most or (name != "num_stages" and int(value).bit_count() != 1):
+            if not is_whole or not 1 <= int(value) <= limit or (name != "num_stages" and int(value).bit_count() != 1):
                 place: Key = ("configs",) if name in in_configs else ("parameters", name)
                 reading.refuse(f"{name} is wrong", place, found=value, accepted=accepted)
 
 
 def _check_arguments(reading: Reading, function: TritonFunction, declaration: Declaration) -> None:
     """Compare the declared arguments with the function's, and their types with Triton's."""
-    names = tuple(one.name for one in declaration.passed)
+    names = tuple(argument.name for argument in declaration.passed)
     if names != function.passed:
         reading.refuse(
             f"the arguments do not match the function {function.name}",
@@ -229,61 +235,62 @@ def _check_arguments(reading: Reading, function: TritonFunction, declaration: De
             accepted=f"{', '.join(function.passed) or 'none'}, in this order (constexprs are parameters)",
             suggestion="mind the order" if sorted(names) == sorted(function.passed) else None,
         )
-    for one in declaration.arguments:
-        if one.structure:
-            reading.refuse("a Triton function takes no structures", ("arguments", one.structure), accepted="text")
-        if not one.type_parameter and triton_type(one.dtype, is_array=one.is_array) is None:
-            place: Key = ("arguments", one.name)
-            reading.refuse("Triton has no such type", place, found=one.dtype, accepted=list(TYPES))
+    for argument in declaration.arguments:
+        if argument.structure:
+            reading.refuse("a Triton function takes no structures", ("arguments", argument.structure), accepted="text")
+        if not argument.type_parameter and triton_type(argument.dtype, is_array=argument.is_array) is None:
+            place: Key = ("arguments", argument.name)
+            reading.refuse("Triton has no such type", place, found=argument.dtype, accepted=list(TYPES))
 
 
 def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) -> None:
-    """Every parameter is a constexpr, an option, or the value of a scalar; every constexpr has a value."""
-    known = [*function.constexprs, *OPTIONS]
+    """Check that each parameter is a constexpr, option or scalar, and that each constexpr has a value."""
+    valid_names = [*function.constexprs, *OPTIONS]
     for name in axes:
-        if name not in known and name not in function.passed:
+        if name not in valid_names and name not in function.passed:
             place: Key = ("parameters", name) if name in reading.raw.parameters else ("configs",)
-            suggestion = did_you_mean(name, known)
+            suggestion = did_you_mean(name, valid_names)
             message = f"the function {function.name} has no such constexpr argument"
-            reading.refuse(message, place, found=name, accepted=known, suggestion=suggestion)
-    for name, one in function.constexprs.items():
-        if name not in axes and not one.has_default:
+            reading.refuse(message, place, found=name, accepted=valid_names, suggestion=suggestion)
+    for name, constexpr in function.constexprs.items():
+        if name not in axes and not constexpr.has_default:
             message = f"the constexpr {name} of {function.name} has no value"
             accepted = f"a value or a list of values for {name}"
             if name in reading.fields:
                 accepted += ", in place of the problem's: what the CPU executes is the same machine code"
             reading.refuse(message, ("parameters", name), accepted=accepted)
-        elif name not in axes and one.default is None and not one.is_none:
-            message = f"the default of the constexpr {name} of {function.name} is no literal"
+        elif name not in axes and constexpr.default is None and not constexpr.is_none:
+            message = f"the default of the constexpr {name} of {function.name} is not a literal"
             reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")
 
 
 def _check_launch(reading: Reading, axes: Axes) -> None:
-    raw, known = reading.raw, {*axes, *reading.fields}
+    raw, valid_names = reading.raw, {*axes, *reading.fields}
     for key, accepted in _FIXED.items():
         fields = type(raw).model_fields
         if key in fields and getattr(raw, key) != fields[key].get_default(call_default_factory=True):
-            reading.refuse(
-                f"a Triton function has no use for {key}", (key,), found=getattr(raw, key), accepted=accepted
-            )
+            reading.refuse(f"a Triton function does not use {key}", (key,), found=getattr(raw, key), accepted=accepted)
     if raw.grid is None:
         accepted = "an expression such as ceil_div(n, BLOCK), or a list of up to three"
         reading.refuse("a key is missing", ("grid",), accepted=accepted)
     for i, size in enumerate(listed(raw.grid or 1)):
         place: Key = ("grid", i) if isinstance(raw.grid, list) else ("grid",)
-        check_names(reading, size, place, {*known, RESIDENT_BLOCKS}, "the grid")
-    check_constraints(reading, known)
+        check_names(reading, size, place, {*valid_names, RESIDENT_BLOCKS}, "the grid")
+    check_constraints(reading, valid_names)
 
 
 def _declares(reading: Reading, declaration: Declaration, axes: Axes) -> FrontMatter:
-    """The declaration that a template with this source would have. The build may correct the block: `BuiltLaunch`."""
+    """Return the front matter of a template with this source; the build may correct the block: `BuiltLaunch`."""
     return FrontMatter(
         summary=reading.summary,
         operator="declared",
         entry=declaration.name,
         grid=listed(reading.raw.grid or 1),
         block=["32 * num_warps"],
-        arguments={one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in declaration.arguments},
+        arguments={
+            argument.name: f"{argument.dtype}*" if argument.is_array else argument.dtype
+            for argument in declaration.arguments
+        },
         parameters={
             name: Parameter(
                 type=type_of(values),

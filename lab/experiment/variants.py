@@ -1,4 +1,4 @@
-"""From an experiment to the variants that will be built: rendered, hashed, with their launches."""
+"""Plans the variants of an experiment: rendered sources, ids and launches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lab.toolchain.includes import gather
 from lab.toolchain.select import toolchain
 
 _SLICE = 256
-"""Points that are rendered at a time, several of them in one message."""
+"""Points rendered at a time, several of them in one message."""
 
 SOURCE_NAME = "kernel.cu"
 _PLAIN_NAME = re.compile(r"\w[\w.+\-]{0,99}\.(?:cuh?|ptx)", re.ASCII)
@@ -45,12 +45,12 @@ class Planned:
         variant: Id, a short hash of everything that decides its machine code, and of its problem.
         position: Place in the experiment, from 0.
         point: Kernel, parameters and problem.
-        label: What tells it from its siblings.
+        label: Text that distinguishes it from its siblings.
         toolchain: The compiler.
-        request: What to compile.
+        request: The compile request.
         instance: Everything that follows from the point's template, parameters and problem.
         launches: Those of the instance, with the kernels' names as the experiment has them.
-        known: What the build says of the launches; nothing before it.
+        known: Launch facts from the build; empty before it.
     """
 
     variant: str
@@ -63,31 +63,31 @@ class Planned:
     launches: Launches
     known: BuiltLaunch = field(default_factory=BuiltLaunch)
 
-    def built(self, known: BuiltLaunch) -> Planned:
-        """Return the variant as it is launched once it is built."""
-        return replace(self, known=known)
+    def built(self, built_launch: BuiltLaunch) -> Planned:
+        """Return the variant as launched after its build."""
+        return replace(self, known=built_launch)
 
     @cached_property
     def launched(self) -> Launches:
-        """The launches as they take place."""
+        """The launches after the build."""
         return self.launches.built(self.known)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Depends on everything that decides this variant's record, not its machine code alone."""
+        """Hash of everything that determines this variant's record, not only its machine code."""
         return identity.fingerprint(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _PackedSource:
-    """What is compiled: a source, and the files that it includes by name."""
+    """A packed source and the files it includes, by name."""
 
     text: PackedText
     files: tuple[tuple[str, PackedText], ...]
 
 
 _Source = _PackedSource | None
-"""None where the request of the variant's compiler holds the text."""
+"""None if the request of the variant's compiler holds the text."""
 
 
 _Way = tuple[Toolchain, str, tuple[str, ...]]
@@ -96,7 +96,7 @@ _Way = tuple[Toolchain, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class _Planning:
-    """What all variants of one plan share.
+    """State shared by all variants of a plan.
 
     Attributes:
         experiment: The experiment.
@@ -109,29 +109,29 @@ class _Planning:
     archs: tuple[str, ...]
 
     def ways(self, kernel: KernelEntry) -> tuple[_Way, ...]:
-        """Every variant of a kernel's points. Beside other kernels, options are those of CUDA's compilers."""
+        """Return all builds of a kernel's points; PTX and Triton kernels beside others get no compiler options."""
         tools = [tool for tool in self.toolchains if _compiles(tool, kernel)]
         is_alone = isinstance(self.experiment.operator, Declared)
         options = ((),) if kernel.toolchain and not is_alone else self.experiment.options
         return tuple(itertools.product(tools, self.archs, options))
 
     def request(self, point: Point, instance: Instance, way: _Way, source: _Source) -> CompileRequest:
-        """What to compile of a point."""
+        """Return the compile request of a point."""
         (_, arch, options), template = way, point.kernel.template
         if isinstance(template, TritonTemplate):
             arguments = instance.own_launches.steps[0].arguments
             launched, computed = _launched(self.experiment, point), self.experiment.operator
-            known = divisible(launched, computed), ones(launched, computed)
-            return template.request(arch, point.parameters, arguments, *known)
+            specialisations = divisible(launched, computed), ones(launched, computed)
+            return template.request(arch, point.parameters, arguments, *specialisations)
         assert source is not None  # noqa: S101 - only Triton's functions have none
         files = tuple((name, str(text)) for name, text in source.files)
         return CompileRequest(str(source.text), _file_name(template), arch, options, files, _cpp_names(instance))
 
     def label(self, point: Point, way: int) -> str:
-        """What tells a variant from its siblings."""
+        """Return the text that distinguishes a variant from its siblings."""
         ways = self.ways(point.kernel)
         tool, arch, options = ways[way]
-        tools, archs, sets = (len(dict.fromkeys(one)) for one in zip(*ways, strict=True))
+        tools, archs, sets = (len(dict.fromkeys(values)) for values in zip(*ways, strict=True))
         label = [point.label] if point.label else []
         label += [title(tool)] if tools > 1 else []
         label += [arch] if archs > 1 else []
@@ -145,7 +145,7 @@ def _compiles(tool: Toolchain, kernel: KernelEntry) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a plan keeps of a variant; everything else follows from it."""
+    """The data a plan stores per variant; everything else follows from it."""
 
     made: _Planning
     position: int
@@ -155,7 +155,7 @@ class _Kept:
     variant: str
 
     def planned(self) -> Planned:
-        """The variant."""
+        """Return the variant."""
         instance, way = self.point.instance, self.made.ways(self.point.kernel)[self.way]
         return Planned(
             variant=self.variant,
@@ -172,7 +172,7 @@ class _Kept:
 class Plan(Sequence[Planned]):
     """The variants of a run, in order.
 
-    A variant is made when it is asked for, each time anew: ten thousand sources and launches do not stay in memory.
+    Variants are built on each access, so that ten thousand sources and launches are not kept in memory.
 
     Attributes:
         variants: Ids of the variants, in order.
@@ -180,24 +180,24 @@ class Plan(Sequence[Planned]):
         positions: Their places in the experiment.
     """
 
-    def __init__(self, kept: Sequence[_Kept] = ()) -> None:
-        """Hold what `plan` keeps."""
-        self._kept = tuple(kept)
+    def __init__(self, entries: Sequence[_Kept] = ()) -> None:
+        """Wrap the stored data of variants."""
+        self._kept = tuple(entries)
 
     @property
     def variants(self) -> list[str]:
         """Ids of the variants, in order."""
-        return [one.variant for one in self._kept]
+        return [entry.variant for entry in self._kept]
 
     @property
     def points(self) -> list[Point]:
         """Points of the variants, in order."""
-        return [one.point for one in self._kept]
+        return [entry.point for entry in self._kept]
 
     @property
     def positions(self) -> list[int]:
         """Places of the variants in the experiment, from 0."""
-        return [one.position for one in self._kept]
+        return [entry.position for entry in self._kept]
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -214,10 +214,10 @@ class Plan(Sequence[Planned]):
         return self._kept[place].planned()
 
     def __iter__(self) -> Iterator[Planned]:
-        return (one.planned() for one in self._kept)
+        return (entry.planned() for entry in self._kept)
 
-    def __add__(self, more: Plan) -> Plan:
-        return Plan(self._kept + more._kept)
+    def __add__(self, other_plan: Plan) -> Plan:
+        return Plan(self._kept + other_plan._kept)
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
@@ -234,7 +234,7 @@ def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
 
 
 def _needed(experiment: Experiment) -> Iterator[str]:
-    """The toolchains that the experiment names, of which kernels may take others."""
+    """Yield the toolchains the experiment names, or those its kernels need instead."""
     for kernel in experiment.kernels:
         compilers = kernel.compilers(experiment.toolchains)
         if not compilers:
@@ -274,8 +274,8 @@ def plan(
     """
     for tool in toolchains:
         if tool.name not in OWN_TOOLCHAINS or isinstance(experiment.operator, Declared):
-            for one in experiment.options:
-                check_options(one, tool.name, experiment.at("options"))
+            for option_set in experiment.options:
+                check_options(option_set, tool.name, experiment.at("options"))
         for arch in archs:
             if not tool.supports(arch):
                 raise UserError(
@@ -290,33 +290,35 @@ def plan(
     _check_values(experiment, points)
     if not all(isinstance(point.kernel.template, PlainTemplate) for point in points):
         renderer().start()
-    made = _Planning(experiment, tuple(toolchains), tuple(archs))
-    kept: list[_Kept] = []
-    packer, known = TextPacker(), dict[bytes, _Source]()
+    planning = _Planning(experiment, tuple(toolchains), tuple(archs))
+    entries: list[_Kept] = []
+    packer, source_cache = TextPacker(), dict[bytes, _Source]()
     for start in range(0, len(points), _SLICE):
         end = start + _SLICE
-        given = None if options is None else options[start:end]
-        kept += _planned(made, points[start:end], first + len(kept), packer, known, options=given)
-    return Plan(kept)
+        slice_options = None if options is None else options[start:end]
+        entries += _planned(
+            planning, points[start:end], first + len(entries), packer, source_cache, options=slice_options
+        )
+    return Plan(entries)
 
 
 def _planned(
-    made: _Planning,
+    planning: _Planning,
     points: Sequence[Point],
     first: int,
     packer: TextPacker,
-    known: dict[bytes, _Source],
+    source_cache: dict[bytes, _Source],
     *,
     options: Sequence[tuple[str, ...]] | None,
 ) -> Iterator[_Kept]:
-    """Render points, and yield what is kept of their variants.
+    """Render points, and yield the stored data of their variants.
 
     Args:
-        made: What is the same for all of them.
+        planning: The state they share.
         points: The points.
         first: Position of the first variant.
         packer: Packs sources.
-        known: Sources that earlier points have; those of these points are added.
+        source_cache: Cache of the sources of earlier points; those of these points are added.
         options: For each point its set of compiler options; None for each of the experiment's.
 
     Raises:
@@ -326,26 +328,30 @@ def _planned(
     for instance in instances:
         _ = instance.launches  # an illegal geometry ends the run here, not after the builds
     rendered = {
-        device_only: _sources(points, instances, packer, known, device_only=device_only)
-        for device_only in {_takes_device_code_alone(tool) for tool in made.toolchains}
+        device_only: _sources(points, instances, packer, source_cache, device_only=device_only)
+        for device_only in {_takes_device_code_alone(tool) for tool in planning.toolchains}
     }
     places = itertools.count(first)
     for at, (point, instance) in enumerate(zip(points, instances, strict=True)):
-        ways = made.ways(point.kernel)
+        ways = planning.ways(point.kernel)
         for place, way in enumerate(ways):
-            tool, _, given = way
-            if options is not None and given != options[at] and len({one for _, _, one in ways}) > 1:
+            tool, _, way_options = way
+            if (
+                options is not None
+                and way_options != options[at]
+                and len({option_set for _, _, option_set in ways}) > 1
+            ):
                 continue
             source = rendered[_takes_device_code_alone(tool)][at]
-            request = made.request(point, instance, way, source)
-            yield _Kept(made, next(places), point, place, source, variant_id(point, request, tool))
+            request = planning.request(point, instance, way, source)
+            yield _Kept(planning, next(places), point, place, source, variant_id(point, request, tool))
 
 
 def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
-    """Check shapes, values and types that follow parameters, before anything is built.
+    """Check shapes, values and types that depend on parameters, before anything is built.
 
     Raises:
-        UserError: One does not come out right, with its place in the file.
+        UserError: One is invalid; the error has its location in the file.
     """
     computed = experiment.operator
     if not isinstance(computed, Declared) or not computed.declaration.parameters:
@@ -363,7 +369,7 @@ def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
 
 
 def _launched(experiment: Experiment, point: Point) -> list[Instance]:
-    """A Triton function, once for each problem that this variant's machine code is launched for.
+    """Return a Triton function's instances, one for each problem this variant's machine code is launched for.
 
     A variant that stands in for a reference is launched for all problems.
     """
@@ -375,24 +381,24 @@ def _launched(experiment: Experiment, point: Point) -> list[Instance]:
         for one in (case.values, case.emulate)
         if one is not None
     ]
-    return [Instance(point.kernel.template, point.parameters, one) for one in problems]
+    return [Instance(point.kernel.template, point.parameters, problem) for problem in problems]
 
 
 def _cpp_names(instance: Instance) -> tuple[str, ...]:
-    """Kernels that the compiler must look up as C++ names; templates with a front matter name symbols."""
+    """Return the kernels the compiler must look up as C++ names; templates with front matter name symbols."""
     is_cuda = isinstance(instance.template, PlainTemplate) and not isinstance(instance.template, TritonTemplate)
     return instance.launches.entries if is_cuda else ()
 
 
 def _file_name(template: Template) -> str:
-    """What compilers call a source in messages and line tables: the user's own file where its name is a plain one."""
+    """Return a source's name in messages and line tables: the user's own file if its name is a plain one."""
     if isinstance(template, PlainTemplate) and _PLAIN_NAME.fullmatch(template.name):
         return template.name
     return SOURCE_NAME
 
 
 def _takes_device_code_alone(tool: Toolchain) -> bool:
-    """Return whether a compiler refuses a source that holds host code."""
+    """Return whether a compiler rejects a source with host code."""
     return tool.name == "nvrtc"
 
 
@@ -400,19 +406,19 @@ def _sources(
     points: Sequence[Point],
     instances: Sequence[Instance],
     packer: TextPacker,
-    known: dict[bytes, _Source],
+    source_cache: dict[bytes, _Source],
     *,
     device_only: bool,
 ) -> list[_Source]:
-    """Render points, with the files that their sources include.
+    """Render points, with the files their sources include.
 
-    A template knows the words of a problem, not its numbers: sizes share their source.
+    A template depends on the words of a problem, not on its numbers, so sizes share a source.
 
     Args:
         points: The points.
         instances: Their instances.
         packer: Packs sources.
-        known: Sources that are rendered already, by what decides them; new ones are added.
+        source_cache: Cache of rendered sources, by a hash of what determines them; new ones are added.
         device_only: Leave out host code of plain sources.
     """
     keys = []
@@ -420,21 +426,21 @@ def _sources(
         words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
         facts = repr((device_only, point.kernel.name, point.parameters, words))
         keys.append(hashlib.sha256(facts.encode("utf-8", "surrogatepass")).digest())
-    missing = {key: at for at, key in enumerate(keys) if key not in known}
+    missing = {key: at for at, key in enumerate(keys) if key not in source_cache}
     templates = {}
     for key, at in missing.items():
         instance = instances[at]
         if isinstance(instance.template, TritonTemplate):
-            known[key] = None  # its request holds the text
+            source_cache[key] = None  # its request holds the text
         elif isinstance(instance.template, PlainTemplate):
-            whole, included = instance.template.unit(instance.parameters, device_only=device_only)
-            known[key] = _packed(packer, points[at], whole, included)
+            full_source, included = instance.template.unit(instance.parameters, device_only=device_only)
+            source_cache[key] = _packed(packer, points[at], full_source, included)
         else:
             templates[key] = instance
     for (key, instance), text in zip(templates.items(), sources(list(templates.values())), strict=True):
-        whole, included = gather(text, instance.template.roots)
-        known[key] = _packed(packer, points[missing[key]], whole, included)
-    return [known[key] for key in keys]
+        full_source, included = gather(text, instance.template.roots)
+        source_cache[key] = _packed(packer, points[missing[key]], full_source, included)
+    return [source_cache[key] for key in keys]
 
 
 def _packed(packer: TextPacker, point: Point, source: str, included: Mapping[str, str]) -> _PackedSource:
@@ -444,7 +450,7 @@ def _packed(packer: TextPacker, point: Point, source: str, included: Mapping[str
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
-    """Return ten hexadecimal digits that depend on all that decides a variant's machine code, and on its problem."""
+    """Return a ten-digit hex id of everything that determines a variant's machine code, and of its problem."""
     facts: dict[str, object] = {
         "kernel": point.kernel.name,
         "template": point.kernel.template.name,
@@ -464,5 +470,5 @@ def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
 
 
 def short_hash(facts: Mapping[str, object]) -> str:
-    """Return ten hexadecimal digits that depend on facts that JSON can hold, but not on their order."""
+    """Return a ten-digit hex hash of facts that JSON can hold, independent of their order."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]

@@ -1,4 +1,4 @@
-"""Softmax for PyTorch's autograd: the forward and backward templates of `kernel_src`, compiled when they are called.
+"""Softmax for PyTorch's autograd, built from the forward and backward templates of `kernel_src`.
 
 ::
 
@@ -6,9 +6,9 @@
 
     softmax(x).backward(dy)      # x: a tensor on the GPU; along the last dimension, as torch.softmax(x, -1)
 
-PyTorch and PyCUDA share the device's primary context. A kernel runs on a stream of its own, between what PyTorch's
-current stream was given before and after the call. A call builds its launch anew, so it costs the host more than one of
-PyTorch's own; the kernel is compiled once for each element type and size of rows.
+PyTorch and PyCUDA share the device's primary context. A kernel runs on its own stream, after the work queued on
+PyTorch's current stream and before later work there. Each call prepares its launch again, so its host overhead exceeds
+PyTorch's. The kernel is compiled once per element type and row size.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from lab.toolchain.select import toolchain
 DTYPES: Final = ("float32", "float16", "bfloat16")
 
 _WIDTH: Final = 4
-"""Elements of a vector."""
+"""Elements per vector access."""
 
 _ITEMS: Final = 8
-"""Vectors of a row that a thread holds at most: of two rows, 64 registers in float32."""
+"""Maximum vectors of a row per thread: 64 registers for two rows in float32."""
 
 _THREADS: Final = (32, 64, 128, 256, 512, 1024)
 
@@ -47,7 +47,7 @@ LONGEST: Final = _THREADS[-1] * _ITEMS * _WIDTH
 
 
 def instance(name: str, rows: int, columns: int, dtype: str) -> Instance:
-    """Return the kernel for contiguous rows: the fewest threads a row that hold it in `_ITEMS` vectors each.
+    """Return the kernel for contiguous rows, with the fewest threads per row that hold it in `_ITEMS` vectors each.
 
     Args:
         name: ``softmax`` or ``softmax_backward``.
@@ -56,11 +56,15 @@ def instance(name: str, rows: int, columns: int, dtype: str) -> Instance:
         dtype: Element type.
 
     Raises:
-        UserError: The rows are too long, or have another element type.
+        UserError: The rows are too long, or their element type is not supported.
     """
     if dtype not in DTYPES:
         raise UserError(
-            "no kernel for this element type", code="nothing-left", key="dtype", found=dtype, accepted=", ".join(DTYPES)
+            "this element type is not supported",
+            code="nothing-left",
+            key="dtype",
+            found=dtype,
+            accepted=", ".join(DTYPES),
         )
     if columns > LONGEST:
         raise UserError(
@@ -70,8 +74,8 @@ def instance(name: str, rows: int, columns: int, dtype: str) -> Instance:
             found=columns,
             accepted=f"at most {LONGEST} elements",
         )
-    threads = next(one for one in _THREADS if one * _ITEMS * _WIDTH >= columns)
-    given: dict[str, Scalar] = {
+    threads = next(count for count in _THREADS if count * _ITEMS * _WIDTH >= columns)
+    parameters: dict[str, Scalar] = {
         "threads": threads,
         "rows_per_block": max(1, 128 // threads),
         "items": ceil_div(columns, threads * _WIDTH),
@@ -79,11 +83,11 @@ def instance(name: str, rows: int, columns: int, dtype: str) -> Instance:
         "shifted": True,
     }
     problem = operator(name).problem({"m": rows, "n": columns, "dtype": dtype})
-    return Instance.of(load(f"{name}/fused.cu.j2", search_path()), given, problem)
+    return Instance.of(load(f"{name}/fused.cu.j2", search_path()), parameters, problem)
 
 
 def softmax(x: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
-    """Return the softmax of a tensor along its last dimension; autograd knows its gradient.
+    """Return the softmax of a tensor along its last dimension, differentiable by autograd.
 
     Args:
         x: A tensor on the GPU, of float32, float16 or bfloat16, with at most `LONGEST` elements along its last
@@ -105,7 +109,7 @@ def _function() -> Any:  # noqa: ANN401 - a torch.autograd.Function
 
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:  # noqa: ANN401
-            """Compute Y of X."""
+            """Compute Y from X."""
             x = _aligned(x)
             y = torch.empty_like(x)
             _run(torch, "softmax", {"X": x, "Y": y})
@@ -115,7 +119,7 @@ def _function() -> Any:  # noqa: ANN401 - a torch.autograd.Function
         @staticmethod
         @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
         def backward(ctx: Any, dy: Any) -> Any:  # noqa: ANN401
-            """Compute dX of Y and dY."""
+            """Compute dX from Y and dY."""
             (y,) = ctx.saved_tensors
             dx = torch.empty_like(y)
             _run(torch, "softmax_backward", {"Y": y, "dY": _aligned(dy), "dX": dx})
@@ -125,35 +129,41 @@ def _function() -> Any:  # noqa: ANN401 - a torch.autograd.Function
 
 
 def _aligned(tensor: Any) -> Any:  # noqa: ANN401
-    """Return a contiguous tensor that begins on a sector, which the kernels take for granted."""
-    whole = tensor.contiguous()
-    return whole.clone() if whole.data_ptr() % SECTOR_BYTES else whole
+    """Return a contiguous tensor aligned to a sector, as the kernels assume."""
+    contiguous = tensor.contiguous()
+    return contiguous.clone() if contiguous.data_ptr() % SECTOR_BYTES else contiguous
 
 
 def _run(torch: Any, name: str, tensors: Mapping[str, Any]) -> None:  # noqa: ANN401
     """Launch a kernel on contiguous tensors of one shape."""
-    one = next(iter(tensors.values()))
-    if not one.is_cuda or one.dim() == 0:
+    first = next(iter(tensors.values()))
+    if not first.is_cuda or first.dim() == 0:
         raise UserError(
-            "not a tensor of rows on the GPU", code="wrong-type", key="x", found=f"{tuple(one.shape)} on {one.device}"
+            "x must be a tensor of rows on the GPU",
+            code="wrong-type",
+            key="x",
+            found=f"{tuple(first.shape)} on {first.device}",
         )
-    if one.numel() == 0:
+    if first.numel() == 0:
         return
-    columns = int(one.shape[-1])
-    made = instance(name, one.numel() // columns, columns, str(one.dtype).removeprefix("torch."))
+    columns = int(first.shape[-1])
+    kernel = instance(name, first.numel() // columns, columns, str(first.dtype).removeprefix("torch."))
     pointers = {key: int(tensor.data_ptr()) for key, tensor in tensors.items()}
-    major, minor = torch.cuda.get_device_capability(one.device)
-    with _on(one.device.index) as (launcher, modules, stream):
-        cubin = _cubin(made.source, f"sm_{major}{minor}")
+    major, minor = torch.cuda.get_device_capability(first.device)
+    with _on(first.device.index) as (launcher, modules, stream):
+        cubin = _cubin(kernel.source, f"sm_{major}{minor}")
         module = modules(cubin)
-        dtype = STORED_AS.get(str(made.problem["dtype"]), str(made.problem["dtype"]))
-        scalars = {key: value for key, value in made.problem.items() if isinstance(value, int)}
+        dtype = STORED_AS.get(str(kernel.problem["dtype"]), str(kernel.problem["dtype"]))
+        scalars = {key: value for key, value in kernel.problem.items() if isinstance(value, int)}
         inputs = Inputs(scalars, {key: np.empty(0, dtype) for key in pointers}, ())
-        launch = launcher.sequence(module, cubin, made.launches, inputs, pointers)
-        own, current = torch.cuda.ExternalStream(stream.handle, one.device), torch.cuda.current_stream(one.device)
-        own.wait_stream(current)
+        launch = launcher.sequence(module, cubin, kernel.launches, inputs, pointers)
+        kernel_stream, current = (
+            torch.cuda.ExternalStream(stream.handle, first.device),
+            torch.cuda.current_stream(first.device),
+        )
+        kernel_stream.wait_stream(current)
         launch()
-        current.wait_stream(own)  # whatever frees or changes the tensors later is queued behind the kernel
+        current.wait_stream(kernel_stream)  # later frees and writes of the tensors are queued after the kernel
 
 
 @lru_cache(maxsize=256)
@@ -163,7 +173,7 @@ def _cubin(source: str, arch: str) -> bytes:
 
 @contextmanager
 def _on(device: int) -> Iterator[tuple[Any, Any, Any]]:
-    """Make a device's primary context current; yield its launcher, a loader of modules, and its stream."""
+    """Make a device's primary context current; yield its launcher, module loader and stream."""
     context, launcher, modules, stream = _device(device)
     context.push()
     try:

@@ -1,1 +1,1 @@
-"""What is known of GPUs: the table of products, occupancy, shared-memory and sector rules, latencies."""
+"""Hardware knowledge: the table of GPUs, occupancy, shared-memory and sector rules, latencies."""

@@ -1,8 +1,8 @@
-"""How the driver encodes a map: from a `TensorMap` and an address to a `CUtensorMap`.
+"""Encoding of a `TensorMap` and an address as a `CUtensorMap`, by the driver.
 
-Here are the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, not the driver: the caller passes the
-function. The driver is called through ctypes, because it needs the map at a multiple of 64 bytes and `cuda.bindings`
-does not guarantee that.
+This module prepares the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`; the caller passes the
+driver's function. It is called through ctypes, because the map must be aligned to 64 bytes, which `cuda.bindings` does
+not guarantee.
 """
 
 from __future__ import annotations
@@ -30,72 +30,76 @@ DATA_TYPES: Final = {
     "float64": 8,
     "bfloat16": 9,
 }
-"""`CUtensorMapDataType` by element type; a copy moves the bits of those of eight and 16 bits, whatever they mean."""
+"""`CUtensorMapDataType` by element type; a TMA copy moves raw bits, so types of equal width can share one."""
 
 Words = tuple[int, ...]
 """A `CUtensorMap` as 64-bit words."""
 
 EncodeTiled = Callable[..., int]
-"""The driver's function for a map, of a library that ctypes loaded. Returns the status."""
+"""The driver's encoding function, loaded with ctypes. Returns the status."""
 
 _NONE: Final = 0
-"""No interleaving, no promotion in L2, zeros out of bounds."""
+"""No interleaving, no L2 promotion, zero fill out of bounds."""
 
 
-def function_of(one: TensorMap) -> str:
-    """Return the name of the driver's function that encodes a map."""
-    return "cuTensorMapEncodeTiled" if one.pixels is None else "cuTensorMapEncodeIm2col"
+def function_of(tensor_map: TensorMap) -> str:
+    """Return the name of the driver function that encodes a map."""
+    return "cuTensorMapEncodeTiled" if tensor_map.pixels is None else "cuTensorMapEncodeIm2col"
 
 
 class EncodedMap:
-    """Room for a `CUtensorMap` in the host's memory, where a launch can read it.
+    """An aligned buffer in host memory for a `CUtensorMap`, from which a launch can read it.
 
     Attributes:
-        address: Where the map lies, a multiple of 64 bytes.
+        address: Host address of the map, a multiple of 64.
     """
 
     __slots__ = ("_room", "address")
 
     def __init__(self) -> None:
-        """Take the room; it holds no map yet."""
+        """Allocate the buffer; it does not hold a map yet."""
         self._room = ctypes.create_string_buffer(BYTES + ALIGNMENT)
         start = ctypes.addressof(self._room)
         self.address = start + -start % ALIGNMENT
 
     @property
     def words(self) -> Words:
-        """The map."""
+        """The encoded map."""
         return tuple((ctypes.c_uint64 * (BYTES // 8)).from_address(self.address))
 
-    def encode(self, function: EncodeTiled, one: TensorMap, address: int) -> int:
-        """Have the driver encode a map of a tensor at an address.
+    def encode(self, function: EncodeTiled, tensor_map: TensorMap, address: int) -> int:
+        """Let the driver encode a map of a tensor at an address.
 
         Args:
-            function: The driver's.
-            one: The map; its element type is one of `DATA_TYPES`.
+            function: The driver's function.
+            tensor_map: The map; its element type is one of `DATA_TYPES`.
             address: Device address of the tensor.
 
         Returns:
             The driver's status; 0 is success.
         """
-        rank = len(one.extents)
-        if one.pixels is None:
-            box: tuple[object, ...] = ((ctypes.c_uint32 * rank)(*one.box),)
+        rank = len(tensor_map.extents)
+        if tensor_map.pixels is None:
+            box: tuple[object, ...] = ((ctypes.c_uint32 * rank)(*tensor_map.box),)
             steps = (1,) * rank
         else:
-            corners = ((ctypes.c_int * (rank - 2))(*corner) for corner in (one.pixels.lower, one.pixels.upper))
-            box = (*corners, *map(ctypes.c_uint32, one.box))
-            steps = (1, *one.pixels.steps, 1)
+            corners = (
+                (ctypes.c_int * (rank - 2))(*corner) for corner in (tensor_map.pixels.lower, tensor_map.pixels.upper)
+            )
+            box = (*corners, *map(ctypes.c_uint32, tensor_map.box))
+            steps = (1, *tensor_map.pixels.steps, 1)
         return function(
             ctypes.c_void_p(self.address),
-            ctypes.c_int(DATA_TYPES[one.dtype]),
+            ctypes.c_int(DATA_TYPES[tensor_map.dtype]),
             ctypes.c_uint32(rank),
             ctypes.c_void_p(address),
-            (ctypes.c_uint64 * rank)(*one.extents),
-            (ctypes.c_uint64 * max(1, rank - 1))(*(stride * ELEMENT_BYTES[one.dtype] for stride in one.strides)),
+            (ctypes.c_uint64 * rank)(*tensor_map.extents),
+            (ctypes.c_uint64 * max(1, rank - 1))(
+                *(stride * ELEMENT_BYTES[tensor_map.dtype] for stride in tensor_map.strides)
+            ),
             *box,
             (ctypes.c_uint32 * rank)(*steps),
             ctypes.c_int(_NONE),
-            ctypes.c_int(SWIZZLES.index(one.swizzle)),
+            ctypes.c_int(SWIZZLES.index(tensor_map.swizzle)),
             *(ctypes.c_int(_NONE) for _ in range(2)),
         )

@@ -1,10 +1,10 @@
-"""The GPUs that `lab` knows: the limits and rates of an SM of each compute capability, and the products.
+"""The table of GPUs: limits and rates of an SM per compute capability, and the products.
 
-`ARCHITECTURES` has a row for each compute capability, `PRODUCTS` a row for each card or module. A number that no
-document gives is None, never a guess. A product whose clock or SM count is not documented is left out.
+`ARCHITECTURES` has a row per compute capability, `PRODUCTS` a row per card or module. An undocumented number is None,
+never a guess. A product with an undocumented clock or SM count is left out.
 
 Clocks are those from which a datasheet's peak is computed (the boost clock). A card may run faster: `from_description`
-takes the clock, the SMs and the L2 size from the GPU at hand instead.
+takes clock, SMs and L2 size from the live GPU instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MIB = 1024 * KIB
 
 
 _MOST_GPCS = 12
-"""GPCs of the largest chip, AD102 and GB202."""
+"""GPCs of the largest chips, AD102 and GB202."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +43,33 @@ class Architecture:
 
     Attributes:
         arch: `sm_90`.
-        warps_per_sm: Most resident warps.
-        blocks_per_sm: Most resident blocks.
+        warps_per_sm: Maximum resident warps.
+        blocks_per_sm: Maximum resident blocks.
         shared_carveouts: Sizes of shared memory in bytes that the driver can configure for an SM, ascending. The rest
             of the SM's memory is L1 cache.
-        shared_per_block: Most shared memory of a block in bytes, for a kernel that opted in.
+        shared_per_block: Maximum shared memory per block in bytes, for a kernel that opted in.
         reserved_shared: Bytes of shared memory that the system reserves in each block.
-        shared_unit: Bytes; shared memory is allocated to a block in multiples of this.
-        barriers_per_sm: Named barriers that resident blocks share; None where they are no limit.
+        shared_unit: Allocation granularity of shared memory in bytes.
+        barriers_per_sm: Named barriers that resident blocks share; None if they are not a limit.
         fp32_lanes: FP32 fused multiply-adds per cycle.
         fp64_lanes: FP64 fused multiply-adds per cycle; None where no document gives them.
         fp16_lanes: FP16 fused multiply-adds per cycle outside the tensor cores, two to a packed lane; None where no
             document gives them.
         l1_bytes: Bytes of L1 cache and shared memory together; None where no document gives them.
-        tensor_rates: Multiply-adds of dense matrices per cycle on the tensor cores, with the type of the factors (the
-            names of `lab.isa.matrix`); types are absent that they lack or that no document gives. With sums of float32,
-            GeForce products do half of the float16 figure.
-        source: Documents from which the row is taken.
-        gpcs: Most groups of SMs (GPCs) that clusters of blocks cannot span; 12 where no document gives them, which is
-            the most of any chip.
-        threads_per_block: Most threads in a block.
+        tensor_rates: Dense multiply-adds per cycle on the tensor cores, by the type of the operands (the names of
+            `lab.isa.matrix`); unsupported and undocumented types are absent. With FP32 accumulation, GeForce products
+            reach half of the float16 figure.
+        source: Sources of the row.
+        gpcs: Maximum number of GPCs, which clusters cannot span; 12 if undocumented, the maximum of any chip.
+        threads_per_block: Maximum threads per block.
         registers_per_sm: 32-bit registers; a single block may have all of them.
-        registers_per_thread: Most registers of a thread.
-        register_unit: Registers are allocated to a warp in multiples of this.
-        sub_partitions: Parts of an SM. Each has a scheduler that issues one warp instruction a cycle, a quarter of
-            the registers and a quarter of the lanes.
+        registers_per_thread: Maximum registers per thread.
+        register_unit: Allocation granularity of a warp's registers.
+        sub_partitions: Sub-partitions of an SM. Each has a scheduler that issues one warp instruction per cycle, a
+            quarter of the registers and a quarter of the lanes.
         shared_bytes_per_cycle: Shared-memory bandwidth in bytes: 32 banks of 4 bytes.
         lsu_lanes: Lanes that the load/store units take per cycle: 32 at most on these SMs (TU10x, GA10x and AD10x
-            have fewer units, so this is the upper limit that a ceiling needs).
+            have fewer units; a ceiling needs an upper limit).
     """
 
     arch: str
@@ -98,12 +97,12 @@ class Architecture:
 
     @property
     def threads_per_sm(self) -> int:
-        """Most resident threads."""
+        """Maximum resident threads."""
         return self.warps_per_sm * WARP_SIZE
 
     @property
     def shared_per_sm(self) -> int:
-        """Largest shared memory of an SM, in bytes."""
+        """Largest shared-memory carve-out of an SM, in bytes."""
         return self.shared_carveouts[-1]
 
     @property
@@ -112,20 +111,20 @@ class Architecture:
         return dict(self.tensor_rates)
 
     def lanes(self, dtype: DTypeLike) -> int:
-        """Return the fused multiply-adds per cycle and SM in `dtype`, outside the tensor cores.
+        """Return the FMAs per cycle and SM in `dtype`, outside the tensor cores.
 
         Raises:
-            UserError: The type has no such rate, or its rate on this architecture is not documented.
+            UserError: The type has no FMA rate, or its rate on this architecture is not documented.
         """
         name = np.dtype(dtype).name
-        known = {"float32": self.fp32_lanes, "float64": self.fp64_lanes, "float16": self.fp16_lanes}
-        if name not in known:
+        rates = {"float32": self.fp32_lanes, "float64": self.fp64_lanes, "float16": self.fp16_lanes}
+        if name not in rates:
             raise UserError(
-                "this type has no known peak", code="unsupported", key="dtype", found=name, accepted=tuple(known)
+                "the peak of this type is not known", code="unsupported", key="dtype", found=name, accepted=tuple(rates)
             )
-        rate = known[name]
+        rate = rates[name]
         if rate is None:
-            accepted = tuple(key for key, value in known.items() if value is not None)
+            accepted = tuple(key for key, value in rates.items() if value is not None)
             raise UserError(
                 f"the {name} rate of {self.arch} is not documented",
                 code="unsupported",
@@ -138,21 +137,21 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A product.
+    """A GPU product.
 
     Attributes:
         name: The table's name; of a live GPU, the driver's name.
         architecture: Its SM.
-        sms: Streaming multiprocessors.
+        sms: Number of SMs.
         clock_mhz: SM clock for the peak, in MHz: the boost clock, or the highest that the driver allows.
-        dram_gb_s: Memory bandwidth, 10^9 bytes per second; None where it is not known.
+        dram_gb_s: DRAM bandwidth in 10^9 bytes per second; None if unknown.
         l2_bytes: Bytes of L2 cache.
-        source: Document from which the row is taken.
-        latencies: Latencies and rates of its SM for the models.
+        source: Source of the row.
+        latencies: Latencies and rates of its SM, for the models.
         aliases: Other names that `gpu_for` accepts, such as the driver's.
-        clusters: Of a live GPU, blocks of a cluster and how many such clusters it holds at once, with one block an SM;
-            empty where the driver was not asked. See `lab.hardware.clusters`.
-        calibrated: Date of the calibration that gave them; empty where they are built in.
+        clusters: For a live GPU, pairs of cluster size and number of such clusters resident with one block per SM;
+            empty if the driver was not queried. See `lab.hardware.clusters`.
+        calibrated: Date of the calibration of `latencies`; empty if they are built in.
     """
 
     name: str
@@ -169,7 +168,7 @@ class Gpu:
 
     @property
     def constants(self) -> str:
-        """Where the constants of its estimates come from, in words."""
+        """Origin of the constants of its estimates, in words."""
         if self.calibrated:
             return f"calibrated {self.calibrated}"
         return "measured on an H200" if model_of(self.name) == _MEASURED else f"published figures, {NEVER_COMPARED}"
@@ -183,13 +182,13 @@ class Gpu:
         return self.sms * self.architecture.lanes(dtype) * 2 * self.clock_mhz * 1e6 / 1e12
 
     def tensor_tflops(self, multiply_adds: Mapping[str, float]) -> float | None:
-        """Return the peak of the tensor cores in TFLOP/s for a mixture of products.
+        """Return the tensor-core peak in TFLOP/s for a mixture of types.
 
         Args:
-            multiply_adds: How many, or their shares, by the type of the factors (`Architecture.tensor_lanes`).
+            multiply_adds: Multiply-adds, or their shares, by operand type (`Architecture.tensor_lanes`).
 
         Returns:
-            None where the rate of one of the types is not known, or there are none.
+            None if the rate of one of the types is not known, or there are no types.
         """
         rates = self.architecture.tensor_lanes
         if not multiply_adds or not rates.keys() >= multiply_adds.keys():
@@ -215,12 +214,12 @@ _RATES = "rates: CUDA C++ Programming Guide, Throughput of Native Arithmetic Ins
 
 
 _GPCS = {"sm_90": 8, "sm_120": 12}
-"""GPCs of the full chip: NVIDIA H100 Tensor Core GPU and NVIDIA RTX Blackwell GPU Architecture whitepapers."""
+"""GPCs of the full chips: NVIDIA H100 Tensor Core GPU and NVIDIA RTX Blackwell GPU Architecture whitepapers."""
 
 _TENSOR = (FLOAT16, TF32, FLOAT8, INT8, FLOAT64)
 
 
-def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand beside the rows
+def _architecture(  # noqa: PLR0917 - one row of a table; the column heads are next to the rows
     arch: str,
     warps: int,
     blocks: int,
@@ -235,9 +234,9 @@ def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand
     rates: str,
     tensor: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
 ) -> Architecture:
-    """Make a row. A block may have all of an SM's shared memory but the reserve (true of every row of the guide).
+    """Build a row. A block may have all of an SM's shared memory except the reserve, in every row of the guide.
 
-    Rates of tensor cores are in the order of `_TENSOR`, and 0 where none is known.
+    Tensor-core rates are in the order of `_TENSOR`, 0 if unknown.
     """
     return Architecture(
         arch=arch, warps_per_sm=warps, blocks_per_sm=blocks, shared_carveouts=carveouts,
@@ -289,7 +288,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         )
     }
 )  # fmt: skip
-"""Maps a compute capability, written `sm_90`, to its SM."""
+"""SMs by compute capability, in the form `sm_90`."""
 
 
 def _product(  # noqa: PLR0917 - one row of a table, as above
@@ -338,40 +337,40 @@ PRODUCTS: tuple[Gpu, ...] = (
              "NVIDIA Jetson Thor series datasheet; SMs and L2: driver", "Thor", "Jetson AGX Thor", "AGX Thor"),
     _product("RTX 5090", "sm_120", 170, 2407, 1792, 98304, "NVIDIA RTX Blackwell GPU Architecture whitepaper"),
 )  # fmt: skip
-"""Every product of the table. The first one of an architecture represents it where only the architecture is named."""
+"""All products in the table. The first one of an architecture represents it."""
 
 
 def architecture_for(arch: str) -> Architecture:
-    """Return the SM of an architecture, written `sm_90`, `sm_90a`, `compute_90`, `90` or `9.0`.
+    """Return the SM of an architecture, given as `sm_90`, `sm_90a`, `compute_90`, `90` or `9.0`.
 
     Raises:
         UserError: The architecture is not in the table.
     """
     match = re.fullmatch(r"(?:sm_|compute_)?(\d+)\.?(\d)[af]?", arch.strip().lower())
-    known = ARCHITECTURES.get(f"sm_{match[1]}{match[2]}") if match else None
-    if known is None:
+    architecture = ARCHITECTURES.get(f"sm_{match[1]}{match[2]}") if match else None
+    if architecture is None:
         raise UserError(
             "unknown GPU architecture", code="unknown-name", key="arch", found=arch, accepted=tuple(ARCHITECTURES),
             suggestion=did_you_mean(arch, ARCHITECTURES),
         )  # fmt: skip
-    return known
+    return architecture
 
 
-@cache  # asked for every variant
+@cache  # called for every variant
 def gpu_for(name_or_arch: str) -> Gpu:
-    """Return the product of a name, or the representative product of an architecture.
+    """Return the product with a name, or the representative product of an architecture.
 
-    Case, punctuation and the words NVIDIA, Tesla and GeForce are ignored in names. An architecture stands for its
-    first product in `PRODUCTS`: sm_70 V100 SXM2, sm_72 Jetson AGX Xavier, sm_75 T4, sm_80 A100 SXM 80GB,
+    Case, punctuation and the words NVIDIA, Tesla and GeForce are ignored in names. An architecture means its first
+    product in `PRODUCTS`: sm_70 V100 SXM2, sm_72 Jetson AGX Xavier, sm_75 T4, sm_80 A100 SXM 80GB,
     sm_86 RTX 3090, sm_87 Jetson AGX Orin 64GB, sm_89 L40S, sm_90 H200, sm_100 B200, sm_110 Jetson Thor T5000,
     sm_120 RTX 5090.
 
     Raises:
         UserError: The table has neither a product nor an architecture with products of that name.
     """
-    wanted = _normalised(name_or_arch)
+    normalised = _normalised(name_or_arch)
     for gpu in PRODUCTS:
-        if wanted in {_normalised(name) for name in (gpu.name, *gpu.aliases)}:
+        if normalised in {_normalised(name) for name in (gpu.name, *gpu.aliases)}:
             return gpu
     if re.match(r"\s*(sm_|compute_|\d+\.?\d[af]?\s*$)", name_or_arch.lower()):
         return _representative(architecture_for(name_or_arch))
@@ -404,7 +403,7 @@ def from_description(description: GpuDescription) -> Gpu:
 
 
 def model_of(name: str) -> str:
-    """Return the table's name of a GPU that the driver or a user names; of one that is not in it, the given words."""
+    """Return the table's name of a GPU named by the driver or a user, or the normalised words if it is not listed."""
     try:
         return gpu_for(name).name
     except UserError:
@@ -417,7 +416,7 @@ def _words(name: str) -> list[str]:
 
 
 def _normalised(name: str) -> str:
-    """Join these words: `NVIDIA H100 80GB HBM3` becomes `h10080gbhbm3`."""
+    """Normalise a name: `NVIDIA H100 80GB HBM3` becomes `h10080gbhbm3`."""
     return "".join(_words(name))
 
 

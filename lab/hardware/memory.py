@@ -1,8 +1,8 @@
-"""The cost of a warp's memory instruction: wavefronts of shared memory, sectors of global memory.
+"""The cost of a warp's memory instruction: shared-memory wavefronts and global-memory sectors.
 
 The rules reproduce the counters of an H200 pattern by pattern; docs/results/fidelity.md, made by benchmarks/fidelity,
-holds the comparison. Arrays have one row for each warp and one column for each of its 32 lanes, unless a docstring says
-otherwise; byte addresses are int64 and masks of lanes are bool.
+has the comparison. Arrays have one row per warp and one column for each of its 32 lanes, unless a docstring says
+otherwise; byte addresses are int64 and lane masks are bool.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Integers = NDArray[np.int64]
 Lanes = NDArray[np.bool_]
 
 LARGEST_COPY = 16
-"""Most bytes that one lane copies with cp.async (PTX ISA, `cp.async`)."""
+"""Largest cp.async of one lane, in bytes (PTX ISA, `cp.async`)."""
 CHUNK_BYTES = 512
 """Neighbouring bytes of global memory that one slice of L2 holds, as the rate of atomics on few counters shows:
 256, 1024 and 4096 bytes keep 1, 2 and 8 slices busy (`experiments/micro/atomics_global.yaml` on an H200)."""
 _FAR = np.int64(1) << 20
-"""Exceeds every shared-memory address, so that two addresses fit into one number."""
+"""A number larger than any shared-memory address, so that two addresses can be packed into one integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A cp.async of some warps. The functions below take arrays of (warps, 32), as `by_warp` makes them.
+    """The cp.async of some warps. The functions below take arrays of shape (warps, 32), as returned by `by_warp`.
 
     Attributes:
         targets: Byte addresses in shared memory, int64.
         sources: Byte addresses in global memory, int64.
-        width: Bytes of a lane's copy: 4, 8 or 16.
-        active: Lanes that take part, bool.
+        width: Bytes copied per lane: 4, 8 or 16.
+        active: Active lanes, bool.
         fetched: Lanes that read a source, bool; the other active lanes write zeros.
     """
 
@@ -45,7 +45,7 @@ class Copy:
     fetched: Lanes
 
     def by_warp(self) -> Copy:
-        """Return the copy with arrays of (warps, 32), from arrays of any shape with whole warps in order."""
+        """Return the copy with arrays of shape (warps, 32), from arrays of any shape with whole warps in order."""
         return Copy(
             self.targets.reshape(-1, WARP_SIZE),
             self.sources.reshape(-1, WARP_SIZE),
@@ -56,22 +56,23 @@ class Copy:
 
 
 def phase_lanes(width: int) -> int:
-    """Return the lanes that shared memory serves together: 32 for up to 4 bytes a lane, 16 for 8, 8 for 16."""
+    """Return the lanes that shared memory serves per phase: 32 for up to 4 bytes per lane, 16 for 8, 8 for 16."""
     return {8: 16, 16: 8}.get(width, WARP_SIZE)
 
 
 def shared_wavefronts(addresses: Integers, width: int, active: Lanes, *, loads: bool) -> Integers:
-    """Return the passes through shared memory that each warp's request takes.
+    """Return the shared-memory wavefronts of each warp's request.
 
-    In each phase, every bank delivers one 4-byte word a pass, and lanes that touch the same word share it. So a phase
-    takes as many passes as the busiest bank has distinct words. Loads of 8 and 16 bytes take half as many phases, each
-    of twice the lanes, where every lane of the warp has the address of its neighbour (lane xor 1), or every lane that
-    of lane xor 2; an inactive lane agrees with any. Source: the counters of an H200 (docs/results/fidelity.md).
+    In each phase, every bank delivers one 4-byte word per wavefront, and lanes that access the same word share it. So a
+    phase takes as many wavefronts as the busiest bank has distinct words. Loads of 8 and 16 bytes take half as many
+    phases, each with twice the lanes, if every lane of the warp has the address of its neighbour (lane xor 1), or
+    every lane that of lane xor 2; an inactive lane matches any address. Source: the counters of an H200
+    (docs/results/fidelity.md).
 
     Args:
         addresses: Byte addresses, (warps, 32), int64.
-        width: Bytes of a lane's access: 1, 2, 4, 8 or 16.
-        active: Lanes that take part, (warps, 32), bool.
+        width: Bytes accessed per lane: 1, 2, 4, 8 or 16.
+        active: Active lanes, (warps, 32), bool.
         loads: Whether these are loads; stores never take half the phases.
 
     Returns:
@@ -85,7 +86,7 @@ def shared_wavefronts(addresses: Integers, width: int, active: Lanes, *, loads: 
 
 
 def ideal_wavefronts(addresses: Integers, width: int, active: Lanes, *, loads: bool) -> Integers:
-    """Return the passes that each warp's request would take without bank conflicts: one a phase with an active lane.
+    """Return each warp's wavefronts without bank conflicts: one per phase with an active lane.
 
     Arguments and result are those of `shared_wavefronts`.
     """
@@ -98,14 +99,14 @@ def ideal_wavefronts(addresses: Integers, width: int, active: Lanes, *, loads: b
 
 
 def _paired(addresses: Integers, width: int, active: Lanes, *, loads: bool) -> Lanes:
-    """Return which warps' requests take half the phases, (warps,)."""
+    """Return the mask of warps whose requests take half the phases, (warps,)."""
     if not loads or phase_lanes(width) == WARP_SIZE:
         return np.zeros(len(addresses), bool)
     return _shared_with(addresses, active, 1) | _shared_with(addresses, active, 2)
 
 
 def _shared_with(addresses: Integers, active: Lanes, distance: int) -> Lanes:
-    """Return which warps have every lane at the address of lane xor `distance`, where both are active, (warps,)."""
+    """Return the mask of warps whose lanes agree with lane xor `distance` wherever both are active, (warps,)."""
     partner = np.arange(WARP_SIZE) ^ distance
     agree = (addresses == addresses[:, partner]) | ~active | ~active[:, partner]
     result: Lanes = agree.all(axis=1)
@@ -113,7 +114,7 @@ def _shared_with(addresses: Integers, active: Lanes, distance: int) -> Lanes:
 
 
 def _passes(addresses: Integers, width: int, active: Lanes, lanes: int) -> Integers:
-    """Return the passes of each warp, (warps,), with `lanes` lanes a phase."""
+    """Return the wavefronts of each warp, (warps,), with `lanes` lanes per phase."""
     warps = len(addresses)
     words_each = max(1, width // BANK_BYTES)
     first = (addresses // BANK_BYTES).reshape(-1, lanes)
@@ -124,12 +125,12 @@ def _passes(addresses: Integers, width: int, active: Lanes, lanes: int) -> Integ
 
 
 def copy_wavefronts(copy: Copy) -> Integers:
-    """Return the passes through shared memory of each warp's cp.async.
+    """Return the shared-memory wavefronts of each warp's cp.async.
 
-    Copies of 4 and 8 bytes come through L1. In each phase, the passes of the source line's busiest bank and those of
+    Copies of 4 and 8 bytes go through L1. In each phase, the wavefronts of the source line's busiest bank and those of
     shared memory's busiest bank add up, and no two lanes share a word. Copies of 16 bytes come from L2 in sectors. One
-    pass moves all sectors between one source line and one target line whose positions in their lines differ by the same
-    exclusive or. Two neighbouring lanes move a sector together where they fill both halves of it. Source: the counters
+    wavefront moves all sectors between one source line and one target line whose positions in their lines have the same
+    exclusive or. Two neighbouring lanes move a sector together if they fill both halves of it. Source: the counters
     of an H200; exact for copies whose 16-byte pieces have the same position in source and target sector
     (docs/results/fidelity.md).
 
@@ -141,9 +142,9 @@ def copy_wavefronts(copy: Copy) -> Integers:
         turn = (source ^ target) // LARGEST_COPY % (LINE_BYTES // LARGEST_COPY)
         lines = (source // LINE_BYTES * _FAR + target // LINE_BYTES) * LINE_BYTES + turn
         return _distinct(lines, copy.active)
-    written = _fullest_bank(copy.targets, copy.width, copy.active)
-    read = _fullest_bank(copy.sources, copy.width, copy.fetched)
-    passes = written + read - ((written > 0) & (read > 0))
+    writing = _fullest_bank(copy.targets, copy.width, copy.active)
+    reading = _fullest_bank(copy.sources, copy.width, copy.fetched)
+    passes = writing + reading - ((writing > 0) & (reading > 0))
     result: Integers = passes.reshape(len(copy.targets), -1).sum(axis=1)
     return result
 
@@ -151,30 +152,38 @@ def copy_wavefronts(copy: Copy) -> Integers:
 def copy_sectors(copy: Copy) -> Integers:
     """Return the sectors that each warp's cp.async requests, (warps,), int64.
 
-    Copies of 16 bytes make one request for every pair of a source and a target sector, but one for each lane where a
-    piece has different positions in the two.
+    Copies of 16 bytes make one request per pair of source and target sector, or one per lane if the chunk has different
+    positions in the two.
     """
     if copy.width != LARGEST_COPY:
         return global_sectors(copy.sources, copy.width, copy.fetched)
-    source, target, whole = _copied_units(copy, copy.fetched)
-    return _distinct((source * _FAR + target) * 2 + whole, copy.fetched)
+    source, target, is_sector = _copied_units(copy, copy.fetched)
+    return _distinct((source * _FAR + target) * 2 + is_sector, copy.fetched)
 
 
 def _copied_units(copy: Copy, active: Lanes) -> tuple[Integers, Integers, Lanes]:
-    """Return the source and target address of the unit that moves each lane's 16 bytes, and whether it is a sector.
+    """Return source and target address of the unit that moves each lane's 16 bytes, and a mask of whole sectors.
 
     All three are (warps, 32).
     """
     targets, sources, partner = copy.targets, copy.sources, np.arange(WARP_SIZE) ^ 1
-    to, of = targets // SECTOR_BYTES, sources // SECTOR_BYTES
-    joint = active[:, partner] & (to == to[:, partner]) & (of == of[:, partner])
+    target_sectors, source_sectors = targets // SECTOR_BYTES, sources // SECTOR_BYTES
+    joint = (
+        active[:, partner]
+        & (target_sectors == target_sectors[:, partner])
+        & (source_sectors == source_sectors[:, partner])
+    )
     joint &= (targets != targets[:, partner]) & (sources != sources[:, partner])
-    whole = joint | (targets % SECTOR_BYTES == sources % SECTOR_BYTES)
-    return np.where(whole, of * SECTOR_BYTES, sources), np.where(whole, to * SECTOR_BYTES, targets), whole
+    is_sector = joint | (targets % SECTOR_BYTES == sources % SECTOR_BYTES)
+    return (
+        np.where(is_sector, source_sectors * SECTOR_BYTES, sources),
+        np.where(is_sector, target_sectors * SECTOR_BYTES, targets),
+        is_sector,
+    )
 
 
 def _fullest_bank(addresses: Integers, width: int, active: Lanes) -> Integers:
-    """Return the most lanes that one bank serves in each phase, (warps x phases,); lanes do not share words."""
+    """Return the lanes of the busiest bank in each phase, (warps x phases,); lanes do not share words."""
     words_each, lanes = width // BANK_BYTES, phase_lanes(width)
     first = (addresses // BANK_BYTES).reshape(-1, lanes)
     banks = (first[:, :, None] + np.arange(words_each)).reshape(len(first), -1) % BANKS
@@ -186,7 +195,7 @@ def _fullest_bank(addresses: Integers, width: int, active: Lanes) -> Integers:
 
 
 def _distinct(values: Integers, active: Lanes) -> Integers:
-    """Return the number of different values among each warp's active lanes, (warps,)."""
+    """Return the number of distinct values among each warp's active lanes, (warps,)."""
     ordered = np.sort(np.where(active, values, -1), axis=1)
     distinct = ordered >= 0
     distinct[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
@@ -207,20 +216,20 @@ def _busiest_bank(words: Integers, on: Lanes) -> Integers:
 
 
 def atomic_updates(addresses: Integers, active: Lanes, *, shared: bool) -> Integers:
-    """Return the updates of each warp's atomic request that wait for each other, (warps,), int64.
+    """Return the serialised updates of each warp's atomic request, (warps,), int64.
 
-    L2 makes the updates of different elements of a sector together, those of one element one after another; so a
-    request has as many steps as the busiest elements of its sectors get updates. Shared memory makes the updates of
-    different banks together. Source: `experiments/micro/atomics_*.yaml` on an H200.
+    L2 processes updates of different elements of a sector concurrently and those of one element serially; so each
+    sector of a request takes as many steps as its busiest element has updates. Shared memory processes updates in
+    different banks concurrently. Source: `experiments/micro/atomics_*.yaml` on an H200.
 
     Args:
         addresses: Byte addresses, (warps, 32), int64.
-        active: Lanes that take part, (warps, 32), bool.
-        shared: Whether these are addresses of shared memory.
+        active: Active lanes, (warps, 32), bool.
+        shared: Whether the addresses are in shared memory.
     """
     alike = addresses // BANK_BYTES % BANKS if shared else addresses
-    same = (alike[:, :, None] == alike[:, None, :]) & active[:, :, None] & active[:, None, :]
-    meeting = same.sum(axis=2)  # lanes that update what each lane updates, itself among them
+    equal_targets = (alike[:, :, None] == alike[:, None, :]) & active[:, :, None] & active[:, None, :]
+    meeting = equal_targets.sum(axis=2)  # lanes that update the same element as each lane, including itself
     if shared:
         return np.asarray(meeting.max(axis=1, initial=0), np.int64)
     sectors = addresses // SECTOR_BYTES
@@ -232,11 +241,11 @@ def atomic_updates(addresses: Integers, active: Lanes, *, shared: bool) -> Integ
 
 
 def global_sectors(addresses: Integers, width: int, active: Lanes) -> Integers:
-    """Return the distinct sectors of 32 bytes that each warp's request touches, (warps,), int64.
+    """Return the distinct 32-byte sectors that each warp's request accesses, (warps,), int64.
 
     The arguments are those of `shared_wavefronts`.
     """
     first, last = addresses // SECTOR_BYTES, (addresses + width - 1) // SECTOR_BYTES
-    both = np.concatenate([first, last], axis=1)
+    sectors = np.concatenate([first, last], axis=1)
     on = np.concatenate([active, active], axis=1)
-    return _distinct(both, on)
+    return _distinct(sectors, on)

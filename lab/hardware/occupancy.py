@@ -1,4 +1,4 @@
-"""Occupancy: how many blocks of a kernel an SM holds at once, by the rules of NVIDIA's occupancy calculator.
+"""Occupancy: the number of resident blocks per SM, by the rules of NVIDIA's occupancy calculator.
 
 The rules are those of the toolkit's `cuda_occupancy.h` (the code behind
 `cuOccupancyMaxActiveBlocksPerMultiprocessor`) and of Nsight Compute's calculator, with the numbers of
@@ -9,13 +9,13 @@ registers
     the registers, so an SM holds ``4 x floor(registers_per_sm / 4 / allocated)`` warps. For the launch itself, the
     warps of the block are rounded up to a multiple of four and must fit into the register file.
 shared memory
-    A block gets static + dynamic + reserved bytes rounded up to the unit. The SM has its largest carve-out, which the
-    driver chooses where the program states no preference. With a preference it has the smallest carve-out of at least
-    that percentage of the largest, or where a block needs more, the smallest that holds one block.
+    A block gets static + dynamic + reserved bytes rounded up to the unit. The SM has its largest carve-out, which
+    the driver chooses if the program states no preference. With a preference it has the smallest carve-out of at least
+    that percentage of the largest, or if a block needs more, the smallest that holds one block.
 warps, blocks
     The architecture's limits.
 barriers
-    From compute capability 9.0 on, the resident blocks share the SM's named barriers.
+    Since compute capability 9.0, the resident blocks share the SM's named barriers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from lab.base.warp import WARP_SIZE
 from lab.hardware.gpus import Architecture
 
 LARGEST_CARVEOUT = 100
-"""Percent of the largest shared memory of an SM."""
+"""Largest carve-out preference, in percent of an SM's largest shared memory."""
 
 
 class ResourceUse(Protocol):
-    """Resources of a kernel, such as `lab.toolchain.base.Resources`."""
+    """Resource usage of a kernel, such as `lab.toolchain.base.Resources`."""
 
     @property
     def registers(self) -> int:
@@ -52,16 +52,16 @@ class Occupancy:
     """Occupancy of one SM by a kernel.
 
     Attributes:
-        blocks_per_sm: Resident blocks; 0 where the kernel cannot be launched.
+        blocks_per_sm: Resident blocks; 0 if the kernel cannot be launched.
         warps: Resident warps.
-        fraction: Resident warps over the most that the SM holds, 0 to 1.
+        fraction: Resident warps over the SM's maximum, 0 to 1.
         limited_by: Every resource that allows no more than `blocks_per_sm` blocks, in the order `registers`, `shared
             memory`, `warps`, `blocks`, `barriers`.
         block_limits: Blocks that each resource alone would allow; a resource that the kernel does not use is absent.
-        shared_per_block: Bytes of shared memory that a block takes, with reserve and rounding.
-        carveout_bytes: Shared memory of an SM in bytes: by the preferred carve-out, or else the smallest configurable
+        shared_per_block: Bytes of shared memory allocated to a block, including reserve and rounding.
+        carveout_bytes: Shared memory of an SM in bytes: by the preferred carve-out, or else the smallest configuration
             that holds the resident blocks. The rest is L1 cache.
-        reason: Why the kernel cannot be launched; empty where it can.
+        reason: Why the kernel cannot be launched; empty if it can.
     """
 
     blocks_per_sm: int
@@ -94,7 +94,7 @@ def occupancy(
         carveout: Preferred shared memory of the SM in percent of its largest; None leaves it to the driver.
 
     Raises:
-        ValueError: There is less than one thread, a size is negative, or the carve-out is no percentage.
+        ValueError: There is less than one thread, a size is negative, or the carve-out is not a percentage.
     """
     if threads_per_block < 1 or min(dynamic_shared_bytes, use.registers, use.shared_bytes, use.barriers) < 0:
         raise ValueError("a block needs at least one thread, and no resource may be negative")
@@ -106,7 +106,7 @@ def occupancy(
     room = architecture.shared_per_sm if carveout is None else preferred_bytes(architecture, shared, carveout)
     limits = _block_limits(architecture, use, warps, shared, room) | dict.fromkeys(refusals, 0)
     blocks = min(limits.values())
-    needed = next((size for size in architecture.shared_carveouts if size >= blocks * shared), 0)
+    smallest_carveout = next((size for size in architecture.shared_carveouts if size >= blocks * shared), 0)
     return Occupancy(
         blocks_per_sm=blocks,
         warps=blocks * warps,
@@ -114,36 +114,36 @@ def occupancy(
         limited_by=tuple(name for name, limit in limits.items() if limit == blocks),
         block_limits=limits,
         shared_per_block=shared,
-        carveout_bytes=needed if carveout is None else room,
+        carveout_bytes=smallest_carveout if carveout is None else room,
         reason="; ".join(refusals.values()),
     )
 
 
 def preferred_bytes(architecture: Architecture, shared: int, carveout: int) -> int:
-    """Return the shared memory of an SM for a kernel that prefers a carve-out.
+    """Return the shared memory per SM for a kernel with a preferred carve-out.
 
-    As ``cudaOccMaxBlocksPerSMSmemLimit`` of ``cuda_occupancy.h`` has it. To the driver a preference is a hint, which it
-    may override where the kernel cannot run otherwise.
+    This follows ``cudaOccMaxBlocksPerSMSmemLimit`` of ``cuda_occupancy.h``. The driver treats a preference as a hint
+    and may override it if the kernel cannot run otherwise.
 
     Args:
         architecture: The SM.
-        shared: Bytes that a block takes, with reserve and rounding.
+        shared: Bytes allocated to a block, including reserve and rounding.
         carveout: The preference, 0 to 100 percent of the largest shared memory of an SM.
 
     Returns:
-        Bytes: the smallest configurable size of at least the percentage, or that holds one block if it needs more.
+        The smallest configurable size in bytes of at least the percentage, or that holds one block if it needs more.
     """
     least = max(architecture.shared_per_sm * carveout // LARGEST_CARVEOUT, shared)
     return next((size for size in architecture.shared_carveouts if size >= least), architecture.shared_per_sm)
 
 
 def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shared: int, room: int) -> dict[str, int]:
-    """Return the blocks that each resource allows, in the docstring's order; `room` is an SM's shared memory."""
+    """Return the block limit of each resource, in the docstring's order; `room` is an SM's shared memory."""
     limits: dict[str, int] = {}
     if use.registers:
         per_part = architecture.registers_per_sm // architecture.sub_partitions
-        held = per_part // _registers_per_warp(architecture, use) * architecture.sub_partitions
-        limits["registers"] = held // warps
+        warps_per_sm = per_part // _registers_per_warp(architecture, use) * architecture.sub_partitions
+        limits["registers"] = warps_per_sm // warps
     if shared:
         limits["shared memory"] = room // shared
     limits["warps"] = architecture.warps_per_sm // warps
@@ -154,24 +154,24 @@ def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shar
 
 
 def _refusals(architecture: Architecture, use: ResourceUse, threads: int, shared: int) -> dict[str, str]:
-    """Return why a launch would fail, by resource; empty for a kernel that can be launched."""
-    found: dict[str, str] = {}
+    """Return why a launch would fail, by resource; empty if the kernel can be launched."""
+    reasons: dict[str, str] = {}
     warps = _round_up(-(-threads // WARP_SIZE), architecture.sub_partitions)
     registers = _registers_per_warp(architecture, use) * warps
     if use.registers > architecture.registers_per_thread:
-        found["registers"] = f"{use.registers} registers per thread; at most {architecture.registers_per_thread}"
+        reasons["registers"] = f"{use.registers} registers per thread; at most {architecture.registers_per_thread}"
     elif registers > architecture.registers_per_sm:
-        found["registers"] = (
+        reasons["registers"] = (
             f"{use.registers} registers x {threads} threads take {registers} registers per block; "
             f"at most {architecture.registers_per_sm}"
         )
     if shared > architecture.shared_per_block:
-        found["shared memory"] = (
+        reasons["shared memory"] = (
             f"{shared} bytes of shared memory per block; at most {architecture.shared_per_block} on {architecture.arch}"
         )
     if threads > architecture.threads_per_block:
-        found["warps"] = f"{threads} threads per block; at most {architecture.threads_per_block}"
-    return found
+        reasons["warps"] = f"{threads} threads per block; at most {architecture.threads_per_block}"
+    return reasons
 
 
 def _registers_per_warp(architecture: Architecture, use: ResourceUse) -> int:

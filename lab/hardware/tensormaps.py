@@ -1,8 +1,8 @@
-"""Tensor maps: descriptions of tensors in global memory for bulk tensor copies (TMA).
+"""Tensor maps: descriptors of tensors in global memory for TMA copies.
 
-A kernel receives a map that the host encodes, a `CUtensorMap`, by value or by a pointer to global memory. A copy names
-coordinates in it, and a box of fixed size arrives in shared memory, with zeros for elements outside the tensor. Limits
-are those of `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) for maps without interleaving.
+A kernel receives a map encoded by the host, a `CUtensorMap`, by value or through a pointer to global memory. A copy
+gives coordinates in it, and a box of fixed size arrives in shared memory, with zeros for elements outside the tensor.
+Limits are those of `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) for non-interleaved maps.
 """
 
 from __future__ import annotations
@@ -15,48 +15,48 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.warp import LINE_BYTES
 
 BYTES = 128
-"""Bytes of a `CUtensorMap`."""
+"""Size of a `CUtensorMap` in bytes."""
 
 ALIGNMENT = 64
-"""Alignment in bytes of a `CUtensorMap`, and so of the kernel parameter."""
+"""Alignment of a `CUtensorMap` in bytes, and so of the kernel parameter."""
 
 POINTER_BYTES = 8
-"""Bytes of a parameter that points to a map."""
+"""Size of a parameter that points to a map, in bytes."""
 
 ADDRESS_ALIGNMENT = 16
-"""Bytes. The first byte, the strides, and the box along the contiguous direction are multiples."""
+"""Alignment in bytes of the base address, the strides, and the box's contiguous extent."""
 
 SWIZZLES = (0, 32, 64, 128)
-"""Bytes of the spans that can be swizzled, by the number of the driver's mode."""
+"""Swizzle spans in bytes, indexed by the driver's mode."""
 
 MOST_RANK = 5
-"""Dimensions of a tensor map."""
+"""Maximum rank of a tensor map."""
 
 _MOST_EXTENT = 2**32
 _MOST_STRIDE = 2**40 - 1
 MOST_BOX = 256
-"""Elements of a box in one direction."""
+"""Maximum box extent, in elements."""
 MOST_PIXELS = 1024
-"""Pixels of a column, of a map for im2col."""
+"""Maximum number of pixels per column, in im2col mode."""
 LEAST_IM2COL_RANK = 3
-"""Dimensions of a tensor of images: channels, at least one of space, and the images."""
+"""Minimum rank in im2col mode: channels, at least one spatial dimension, and the images."""
 MOST_STEP = 8
-"""Pixels from one that is copied to the next."""
+"""Maximum element stride of pixels."""
 CORNER_BITS = {3: 16, 4: 8, 5: 5}
-"""Bits, with their sign, of the corners of a box of pixels, by the dimensions of the tensor."""
+"""Signed bit width of a pixel box's corners, by tensor rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class PixelBox:
-    """Where the base of a filter may lie in images, of a map for im2col (PTX ISA, Tensors, im2col mode).
+    """Bounds of a filter's base position in images, for im2col mode (PTX ISA, Tensors, im2col mode).
 
-    A copy goes on along the first dimension, from its end to the next row, and so on, and from the last row to the next
-    image. Of each dimension of space, the contiguous one first:
+    A copy advances along the first dimension, wraps to the next row, and so on, and from the last row to the next
+    image. Each attribute has one number per spatial dimension, the contiguous one first.
 
     Attributes:
-        lower: The least position.
-        upper: The largest one, from the image's last pixel on: -2 for a filter of three without padding.
-        steps: From one position to the next.
+        lower: The smallest position.
+        upper: The largest position, relative to the image's last pixel: -2 for a filter of three without padding.
+        steps: Distance between positions.
     """
 
     lower: tuple[int, ...]
@@ -64,18 +64,18 @@ class PixelBox:
     steps: tuple[int, ...]
 
     def refused(self, space: tuple[int, ...]) -> tuple[str, object, str] | None:
-        """Return the first field that the driver refuses, as `TensorMap.refused` does.
+        """Return the first field that the driver rejects, as `TensorMap.refused` does.
 
         Args:
-            space: Extents of the dimensions of space.
+            space: Extents of the spatial dimensions.
         """
-        most = 1 << (CORNER_BITS[len(space) + 2] - 1)
-        corners, steps = (-most, most - 1), (1, MOST_STEP)
+        bound = 1 << (CORNER_BITS[len(space) + 2] - 1)
+        corners, steps = (-bound, bound - 1), (1, MOST_STEP)
         for name, numbers, (least, largest) in (
             ("lower", self.lower, corners), ("upper", self.upper, corners), ("steps", self.steps, steps),
         ):  # fmt: skip
             if len(numbers) != len(space):
-                return name, numbers, f"{len(space)} numbers, one for each dimension of space"
+                return name, numbers, f"{len(space)} numbers, one per spatial dimension"
             for number in numbers:
                 if not least <= number <= largest:
                     return name, number, f"{least} to {largest}"
@@ -87,19 +87,19 @@ class PixelBox:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A tensor and the box that one copy moves. Sizes are in elements, the contiguous direction first.
+    """A tensor and the box moved by one copy. Sizes are in elements, the contiguous dimension first.
 
     Attributes:
         name: Name of the kernel's argument.
         of: Name of the array or workspace buffer.
         dtype: NumPy's name of its element type.
         extents: Size of the tensor, one to five numbers.
-        leading: Elements from one column to the next; of no meaning for a vector.
-        box: Size of the box that one copy moves, as many numbers.
-        swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; 0 for none.
-        outer: Elements from one index to the next along the third dimension and those after it.
-        pixels: Where the pixels of a map for im2col lie, whose `box` has the channels and the number of pixels of a
-            copy; None of a map of tiles.
+        leading: Stride of columns in elements; meaningless for a vector.
+        box: Size of the box moved by one copy, one number per dimension.
+        swizzle: Span in bytes of shared memory within which 16-byte chunks are swizzled; 0 for none.
+        outer: Strides in elements of the third and further dimensions.
+        pixels: Pixel box of an im2col map, whose `box` has the channels and the number of pixels per copy; None for a
+            tiled map.
     """
 
     name: str
@@ -114,16 +114,16 @@ class TensorMap:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Return the elements from one index to the next along every dimension but the contiguous one."""
+        """Strides in elements of all dimensions but the contiguous one."""
         return (self.leading, *self.outer)[: len(self.extents) - 1]
 
     @property
     def alignment(self) -> int:
-        """Return what the rows of boxes begin at multiples of in global memory: bytes, a line's at most."""
+        """Alignment in bytes of box rows in global memory, at most a cache line."""
         return math.gcd(LINE_BYTES, *(stride * ELEMENT_BYTES[self.dtype] for stride in self.strides))
 
     def refused(self, element_bytes: int) -> tuple[str, object, str] | None:
-        """Return the first field that the driver refuses, with its value and what is accepted; None if it accepts all.
+        """Return the first field that the driver rejects, with its value and what is accepted; None if there is none.
 
         Args:
             element_bytes: Bytes of an element.
@@ -134,21 +134,21 @@ class TensorMap:
             if not 1 <= extent <= _MOST_EXTENT:
                 return "extents", extent, f"1 to {_MOST_EXTENT}"
         if len(self.strides) != len(self.extents) - 1:
-            return "outer", self.outer, f"{len(self.extents) - 2} numbers, one for each dimension behind the second"
+            return "outer", self.outer, f"{len(self.extents) - 2} numbers, one per dimension after the second"
         for place, elements in enumerate(self.strides):
             stride = elements * element_bytes
             if stride % ADDRESS_ALIGNMENT or not 1 <= stride <= _MOST_STRIDE:
-                step, what = ADDRESS_ALIGNMENT // element_bytes, "slices" if place else "columns"
-                accepted = f"a multiple of {step}: {what} begin at multiples of {ADDRESS_ALIGNMENT} bytes"
+                step, slice_kind = ADDRESS_ALIGNMENT // element_bytes, "slices" if place else "columns"
+                accepted = f"a multiple of {step}: {slice_kind} begin at multiples of {ADDRESS_ALIGNMENT} bytes"
                 return "outer" if place else "leading", elements, accepted
         return self._refused_mode() or self._refused_box(element_bytes)
 
     def _refused_mode(self) -> tuple[str, object, str] | None:
-        """Return what does not fit a map of tiles, or one for im2col, as `refused` does."""
+        """Return the first field that is invalid for a tiled or an im2col map, as `refused` does."""
         rank = len(self.extents)
         if self.pixels is None:
-            wanted = f"{rank} numbers, as many as the tensor has dimensions"
-            return ("box", self.box, wanted) if len(self.box) != rank else None
+            accepted = f"{rank} numbers, one per dimension of the tensor"
+            return ("box", self.box, accepted) if len(self.box) != rank else None
         if rank < LEAST_IM2COL_RANK:
             return "extents", self.extents, f"{LEAST_IM2COL_RANK} to {MOST_RANK} dimensions: images, space and channels"
         if len(self.box) != 2:  # noqa: PLR2004 - channels, pixels
@@ -156,22 +156,22 @@ class TensorMap:
         return self.pixels.refused(self.extents[1:-1])
 
     def _refused_box(self, element_bytes: int) -> tuple[str, object, str] | None:
-        """Return what is wrong with the box, as `refused` does."""
+        """Return the first invalid field of the box, as `refused` does."""
         for place, size in enumerate(self.box):
-            most = MOST_PIXELS if place and self.pixels is not None else MOST_BOX
-            if not 1 <= size <= most:
-                return "box", size, f"1 to {most}"
+            limit = MOST_PIXELS if place and self.pixels is not None else MOST_BOX
+            if not 1 <= size <= limit:
+                return "box", size, f"1 to {limit}"
         if self.box[0] * element_bytes % ADDRESS_ALIGNMENT:
             step = ADDRESS_ALIGNMENT // element_bytes
             return "box", self.box[0], f"a multiple of {step} along the contiguous direction"
         if self.swizzle not in SWIZZLES:
             return "swizzle", self.swizzle, ", ".join(map(str, SWIZZLES))
         if self.swizzle and self.box[0] * element_bytes > self.swizzle:
-            most = self.swizzle // element_bytes
-            return "box", self.box[0], f"at most {most} along the contiguous direction, the span that is swizzled"
+            limit = self.swizzle // element_bytes
+            return "box", self.box[0], f"at most {limit} along the contiguous direction, the swizzle span"
         return None
 
 
 def find(maps: Collection[TensorMap], name: str) -> TensorMap | None:
     """Return the map with a name, or None."""
-    return next((one for one in maps if one.name == name), None)
+    return next((candidate for candidate in maps if candidate.name == name), None)

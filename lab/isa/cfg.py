@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import networkx as nx
 
 ROOT = -1
-"""A node before the entry. It also leads to code that is only reached by a call or an unresolved indirect branch."""
+"""A virtual node before the entry. It also leads to code reached only by a call or an unresolved indirect branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A basic block: instructions that are executed one after the other.
+    """A basic block: instructions that execute one after the other.
 
     Attributes:
         index: Position in `ControlFlow.blocks`, in listing order.
@@ -62,7 +62,7 @@ def control_flow(function: Function) -> ControlFlow:
     for block in blocks:
         last = instructions[block.stop - 1]
         following = (*last.targets, *((block.stop,) if last.falls_through else ()))
-        graph.add_edges_from((block.index, starts[place]) for place in following if place in starts)
+        graph.add_edges_from((block.index, starts[target]) for target in following if target in starts)
     graph.add_edges_from((ROOT, root) for root in _roots(graph, len(blocks)))
     return ControlFlow(blocks, graph)
 
@@ -73,12 +73,12 @@ def _blocks(instructions: tuple[Instruction, ...]) -> tuple[Block, ...]:
         if instruction.targets or not instruction.falls_through:
             leaders.update(instruction.targets)
             leaders.add(instruction.index + 1)
-    places = sorted(leaders)
-    return tuple(Block(index, *ends) for index, ends in enumerate(pairwise(places)))
+    boundaries = sorted(leaders)
+    return tuple(Block(index, *ends) for index, ends in enumerate(pairwise(boundaries)))
 
 
 def _roots(graph: nx.DiGraph, count: int) -> list[int]:
-    """Return the entry, and the first block of all code that it and earlier roots do not reach."""
+    """Return the entry block, and the first block of each region that earlier roots do not reach."""
     roots: list[int] = []
     reached: set[int] = set()
     for block in range(count):

@@ -1,7 +1,7 @@
-"""The table of PTX and SASS opcodes and their classes, and the bytes that loads take.
+"""The PTX and SASS opcodes with their instruction classes, and the bytes that loads read.
 
 A table maps an opcode's root (`ld` of `ld.global.f32`, `IMAD` of `IMAD.MOV.U32`) to an `InstructionClass`, or to
-a rule that decides by the modifiers after the root. Sources: PTX ISA 9.x, chapter "Instruction Set"; CUDA Binary
+a rule over the modifiers after the root. Sources: PTX ISA 9.x, chapter "Instruction Set"; CUDA Binary
 Utilities 13.x, chapter "Instruction Set Reference" (Volta to Blackwell).
 """
 
@@ -41,7 +41,7 @@ def _logic(modifiers: Modifiers) -> C:
 
 
 def _space(modifiers: Modifiers) -> str:
-    """Return the state space of a memory instruction: `shared` for `shared::cluster`, `generic` for none."""
+    """Return the state space of a memory instruction: `shared` for `shared::cluster`, `generic` by default."""
     for modifier in modifiers:
         space = modifier.partition("::")[0]
         if space in {"shared", "local", "const", "param", "global"}:
@@ -69,8 +69,8 @@ def _by_first(table: dict[str, C | Rule], default: C) -> Rule:
     """Return a rule for opcodes whose first modifier names the operation: `wmma.load`, `tcgen05.mma`."""
 
     def rule(modifiers: Modifiers) -> C:
-        found = table.get(modifiers[0].partition("::")[0], default) if modifiers else default
-        return found if isinstance(found, C) else found(modifiers[1:])
+        target = table.get(modifiers[0].partition("::")[0], default) if modifiers else default
+        return target if isinstance(target, C) else target(modifiers[1:])
 
     return rule
 
@@ -168,14 +168,14 @@ _SASS: Final[dict[str, C | Rule]] = {
 }
 
 TABLES: Final[dict[Isa, dict[str, C | Rule]]] = {"ptx": _PTX, "sass": _SASS}
-"""For each ISA: root of an opcode to its class, or to the rule that decides by the modifiers after the root."""
+"""Opcode tables by ISA: the root of an opcode to its class, or to a rule over the modifiers after the root."""
 
 
 @lru_cache(maxsize=65536)
 def _by_opcode(isa: Isa, opcode: str) -> C:
     root, *modifiers = opcode.split(".")
-    found = TABLES[isa].get(root, C.OTHER)
-    return found if isinstance(found, C) else found(tuple(modifiers))
+    target = TABLES[isa].get(root, C.OTHER)
+    return target if isinstance(target, C) else target(tuple(modifiers))
 
 
 _HALF_FMA = ("HFMA2", "HFMA2.MMA")
@@ -183,7 +183,7 @@ _ZEROS = {"RZ", "-RZ"}
 
 
 def _is_constant_move(operands: tuple[str, ...]) -> bool:
-    """Return whether an HFMA2 only moves a constant, as `HFMA2 R5, -RZ, RZ, 0, 0`, whose factors are zero, does."""
+    """Return whether an HFMA2 with zero factors only moves a constant: `HFMA2 R5, -RZ, RZ, 0, 0`."""
     return len(operands) > 3 and operands[1] in _ZEROS and operands[2] in _ZEROS  # noqa: PLR2004 -- D, A, B, C
 
 
@@ -197,7 +197,7 @@ def classify(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> C:
             a constant.
 
     Returns:
-        The class; `InstructionClass.OTHER` for an opcode that the table does not know.
+        The class; `InstructionClass.OTHER` for an opcode that is not in the table.
     """
     if isa == "sass" and opcode.startswith(_HALF_FMA) and _is_constant_move(operands):
         return C.MOVE
@@ -205,7 +205,7 @@ def classify(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> C:
 
 
 def _copy_bytes(operands: tuple[str, ...]) -> int:
-    """Return the size operand of `destination, source, size`: a constant, but not always a decimal one."""
+    """Return the size operand of `destination, source, size`, which is a constant but may not be decimal."""
     try:
         return integer(operands[2])
     except (IndexError, ValueError):
@@ -217,7 +217,7 @@ _SASS_WIDTH = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 
 
 
 def load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> int:
-    """Return the bytes that one thread loads with one instruction.
+    """Return the bytes that one instruction loads per thread.
 
     The opcode gives the size of loads and matrix loads: type width times vector length, where the 32 threads of a warp
     share the bytes of a matrix evenly. A non-bulk `cp.async` counts with its size operand. Bulk and tensor copies have
@@ -248,7 +248,7 @@ def _ptx_load_bytes(opcode: str) -> int:
 
 
 def _type_bytes(modifiers: list[str]) -> int:
-    """Return the bytes of the last type that is named: 4 for `ld.global.v4.f32`."""
+    """Return the size of the last type named in an opcode: 4 for `ld.global.v4.f32`."""
     for modifier in reversed(modifiers):
         if match := _PTX_WIDTH.match(modifier):
             return int(match[1]) // 8 * int(match[2] or 1)
@@ -256,7 +256,7 @@ def _type_bytes(modifiers: list[str]) -> int:
 
 
 def _matrix_bytes(modifiers: list[str]) -> int:
-    """Return a thread's bytes of `ldmatrix`: 8x8 elements of 16 bits have 128, 16x16 bytes 256, 8x16 bytes 128."""
+    """Return the bytes per thread of `ldmatrix`: 128 for 8x8 of 16 bits, 256 for 16x16 bytes, 128 for 8x16 bytes."""
     count = next((int(modifier[1:]) for modifier in modifiers if modifier in {"x1", "x2", "x4"}), 1)
     return count * (256 if "m16n16" in modifiers else 128) // WARP_SIZE
 
@@ -266,7 +266,7 @@ _BITS = {"s4": 4, "u4": 4, "b1": 1}
 
 
 def _fragment_bytes(modifiers: list[str], width: int) -> int:
-    """Return a thread's bytes of `wmma.load.{a,b,c}`: m x k, k x n or m x n elements, spread over a warp."""
+    """Return the bytes per thread of `wmma.load.{a,b,c}`: m x k, k x n or m x n elements, spread over a warp."""
     shape = next((match for modifier in modifiers if (match := _SHAPE.match(modifier))), None)
     if shape is None:
         return 0
@@ -294,15 +294,15 @@ _WIDE_MATRIX = re.compile(r"\.MT?1616\b")  # of 256 bytes; 8x8 of 16 bits, 8x16 
 
 
 def bytes_per_lane(opcode: str) -> int:
-    """Return the bytes of a lane's access by a SASS load, store or copy: 4, 8 or 16; narrower ones count as 4."""
-    width = max((_BYTES_PER_LANE.get(part, 4) for part in opcode.split(".")[1:]), default=4)
+    """Return the access width per lane of a SASS load, store or copy: 4, 8 or 16; narrower ones count as 4."""
+    width = max((_BYTES_PER_LANE.get(modifier, 4) for modifier in opcode.split(".")[1:]), default=4)
     return 2 * width if _WIDE_MATRIX.search(opcode) else width
 
 
 def least_wavefronts(opcode: str) -> int:
-    """Return the fewest wavefronts of a SASS access to shared memory, whatever the addresses of its lanes.
+    """Return the minimum number of wavefronts of a SASS shared-memory access, over all addresses of its lanes.
 
-    Lanes that load one address share a wavefront, and a matrix has eight rows of its own: `LDSM.16.MT88.4` takes four.
+    Lanes that load the same address share a wavefront. A matrix has eight distinct rows: `LDSM.16.MT88.4` takes four.
     """
     if opcode.partition(".")[0] not in ("LDSM", "STSM"):
         return 1

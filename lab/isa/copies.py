@@ -1,4 +1,4 @@
-"""How far ahead of its use a loop asks for what `cp.async` copies."""
+"""Prefetch distance of a loop's `cp.async` copies: iterations from commit to wait."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ def is_group(instruction: Instruction) -> bool:
 
 
 def passes_ahead(body: Sequence[Instruction]) -> float | None:
-    """Return the passes through a loop of PTX from the request for copies to the wait for them.
+    """Return the iterations of a PTX loop between issuing `cp.async` copies and waiting for them.
 
-    A pass commits g groups, and a wait leaves the last n in flight. What is committed by the end of a pass is waited
-    for when n groups more have been committed: (n + g - b) / g passes later, where b groups of a pass come before the
-    wait in the text. Copies may be asked for after the wait of the same pass, so that this may be more than n / g.
+    An iteration commits g groups, and a wait leaves the last n in flight. Groups committed by the end of an iteration
+    are waited for once n more groups have been committed: (n + g - b) / g iterations later, where b groups of an
+    iteration precede the wait in the text. Copies may be issued after the wait, so this may be more than n / g.
 
     Args:
         body: The loop's instructions in the order of the text; only those of `is_group` count.
 
     Returns:
-        That of the first wait; None where the loop commits no group or waits for none.
+        The distance at the first wait; None if the loop commits no group or waits for none.
     """
-    commits = [place for place, one in enumerate(body) if one.opcode.startswith(_COMMIT)]
-    waits = ((place, left) for place, one in enumerate(body) if (left := _left(one)) is not None)
-    place, left = next(waits, (0, None))
-    if not commits or left is None:
+    commits = [place for place, instruction in enumerate(body) if instruction.opcode.startswith(_COMMIT)]
+    waits = (
+        (place, in_flight) for place, instruction in enumerate(body) if (in_flight := _left(instruction)) is not None
+    )
+    place, in_flight = next(waits, (0, None))
+    if not commits or in_flight is None:
         return None
-    before = sum(one < place for one in commits)
-    return (left + len(commits) - before) / len(commits)
+    before = sum(commit < place for commit in commits)
+    return (in_flight + len(commits) - before) / len(commits)
 
 
 def _left(instruction: Instruction) -> int | None:
-    """Return how many groups a wait leaves in flight; None for what is no wait or says it in no plain number."""
+    """Return the number of groups a wait leaves in flight; None if it is not a wait or the operand is not a number."""
     if instruction.opcode.startswith(_WAIT_ALL):
         return 0
     try:

@@ -28,7 +28,7 @@ class Loop:
 
     Attributes:
         header: Block index.
-        blocks: Block indices of the body, those of loops inside it left out, ascending.
+        blocks: Block indices of the body without nested loops, ascending.
         latches: Tails of its back edges, ascending.
         depth: 1 for an outermost loop.
         parent: Position, in the result of `natural_loops`, of the innermost loop around it, or None.
@@ -47,12 +47,12 @@ def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
     Returns:
         The loops, each before the loops inside it; loops with one parent in listing order of their headers.
     """
-    entered, left = _intervals(immediate_dominators(flow))
-    latches = _latches(flow, entered, left)
+    entered, exited = _intervals(immediate_dominators(flow))
+    latches = _latches(flow, entered, exited)
     innermost, parents = _nesting(flow.graph, latches, sorted(latches, key=entered.__getitem__, reverse=True))
-    own: dict[int, list[int]] = {header: [] for header in latches}
+    own_blocks: dict[int, list[int]] = {header: [] for header in latches}
     for block in sorted(innermost):
-        own[innermost[block]].append(block)
+        own_blocks[innermost[block]].append(block)
     children: dict[int | None, list[int]] = {}
     for header in sorted(latches):
         children.setdefault(parents.get(header), []).append(header)
@@ -61,22 +61,22 @@ def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
     while pending:
         header, depth, parent = pending.pop()
         position = len(loops)
-        loops.append(Loop(header, tuple(own[header]), tuple(sorted(latches[header])), depth, parent))
+        loops.append(Loop(header, tuple(own_blocks[header]), tuple(sorted(latches[header])), depth, parent))
         pending += [(child, depth + 1, position) for child in reversed(children.get(header, []))]
     return tuple(loops)
 
 
-def _latches(flow: ControlFlow, entered: dict[int, int], left: dict[int, int]) -> dict[int, list[int]]:
+def _latches(flow: ControlFlow, entered: dict[int, int], exited: dict[int, int]) -> dict[int, list[int]]:
     """Map each header to the tails of its back edges."""
     latches: dict[int, list[int]] = {}
     for tail, head in flow.graph.edges:
-        if head != ROOT and entered[head] <= entered[tail] and left[tail] <= left[head]:
+        if head != ROOT and entered[head] <= entered[tail] and exited[tail] <= exited[head]:
             latches.setdefault(head, []).append(tail)
     return latches
 
 
 def _intervals(dominators: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return when a walk of the dominator tree enters and leaves each block.
+    """Return the entry and exit times of each block in a walk of the dominator tree.
 
     Block a dominates block b if the interval of b lies within that of a.
     """
@@ -85,31 +85,31 @@ def _intervals(dominators: dict[int, int]) -> tuple[dict[int, int], dict[int, in
         if block != ROOT:
             children.setdefault(dominator, []).append(block)
     entered: dict[int, int] = {}
-    left: dict[int, int] = {}
+    exited: dict[int, int] = {}
     clock, pending = count(), [ROOT]
     while pending:
         block = pending[-1]
         if block in entered:
-            left[block] = next(clock)
+            exited[block] = next(clock)
             pending.pop()
         else:
             entered[block] = next(clock)
             pending += children.get(block, [])
-    return entered, left
+    return entered, exited
 
 
 def _nesting(
     graph: nx.DiGraph, latches: dict[int, list[int]], headers: list[int]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Map each block in a loop to the header of the innermost one, and each header to that of the loop around it.
+    """Map each block in a loop to its innermost header, and each header to the header of the loop around it.
 
-    A walk back from the latches of a loop takes each loop inside it, all of whose blocks belong to the body, as one
-    block. So every edge is followed once, however deep loops are nested.
+    A backward walk from a loop's latches treats each nested loop as one block, since all of its blocks belong to the
+    body. So every edge is followed once, however deep the nesting.
 
     Args:
         graph: The control-flow graph.
         latches: Each header with the tails of its back edges.
-        headers: The headers, each behind those of the loops inside it.
+        headers: The headers, inner loops first.
     """
     innermost: dict[int, int] = {}
     parents: dict[int, int] = {}
@@ -131,7 +131,7 @@ def _nesting(
 
 
 def _last(chain: dict[int, int], start: int) -> int:
-    """Return the end of a chain, and shorten the way there."""
+    """Return the end of a chain, with path compression."""
     end = start
     while end in chain:
         end = chain[end]
@@ -141,11 +141,10 @@ def _last(chain: dict[int, int], start: int) -> int:
 
 
 _DEEPER: Final = 8
-"""Iterations that a loop is taken to make each time that the loop around it makes one; compilers guess as much where
-they have no profile."""
+"""Iterations assumed per iteration of the enclosing loop; compilers without a profile guess about as much."""
 
 _DEEPEST: Final = 300
-"""Loops around a loop from which on more of them count as so many: 8^300 is a float yet."""
+"""Nesting depth at which the loop weight saturates: 8^300 still fits a float."""
 
 _WEIGHTS: Final = {
     InstructionClass.MMA: 64.0,
@@ -165,19 +164,18 @@ _WEIGHTS: Final = {
     InstructionClass.ST_LOCAL: 2.0,
 }
 _ANY: Final = 0.25
-"""Weight of the other classes: addresses, conditions and moves serve the instructions that do the work."""
+"""Weight of the other classes: addresses, conditions and moves only serve the instructions that do the work."""
 
 
 def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> int | None:
-    """Find the loop that, judging by the text alone, executes most of the work.
+    """Return the loop that executes most of the work, judged by the static code.
 
-    The work of a loop is the sum of its instructions' weights, those of nested loops left out, times 8 for each loop
-    around it. The weights say what an instruction does for the kernel: 64 for tensor cores, and as much again for every
-    four cycles that it takes them beyond the first four; 8 for fma, special functions, atomics and bulk copies; 4 for
-    global memory; 2 for shared and local memory, other floating-point arithmetic, conversions and shuffles; 1/4 for all
-    else. So a small loop without work does not replace the unrolled loop around it, an outer loop does not win by what
-    it contains, and of an unrolled loop and its remainder the former is hot. Ties go to the deeper loop, then to the
-    one with more instructions, then to the first.
+    The work of a loop is the sum of its instructions' weights, without nested loops, times 8 for each loop around it.
+    The weights: 64 for tensor cores, and 64 more for every four pipe cycles beyond the first four; 8 for fma, special
+    functions, atomics and bulk copies; 4 for global memory; 2 for shared and local memory, other floating-point
+    arithmetic, conversions and shuffles; 1/4 for all else. So a small loop without work does not replace the unrolled
+    loop around it, an outer loop does not win by its nested loops, and an unrolled loop wins over its remainder loop.
+    Ties go to the deeper loop, then to the one with more instructions, then to the first.
 
     Args:
         function: The function.
@@ -208,10 +206,10 @@ def _weight(instruction: Instruction) -> float:
 
 
 _CYCLES: Final = 4
-"""Cycles that the tensor cores of sm_90 take for m16n8k16."""
+"""Tensor core cycles of m16n8k16 on sm_90."""
 
 
 def own_instructions(function: Function, flow: ControlFlow, loop: Loop) -> list[Instruction]:
-    """Return the instructions of a loop's body, those of loops inside it left out, in listing order."""
+    """Return the instructions of a loop's body without nested loops, in listing order."""
     blocks = [flow.blocks[index] for index in loop.blocks]
     return [instruction for block in blocks for instruction in function.instructions[block.start : block.stop]]

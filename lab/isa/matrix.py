@@ -1,10 +1,10 @@
-"""The multiply-adds of a matrix instruction, read from its text.
+"""The shape, type and multiply-adds of a matrix instruction, parsed from its opcode.
 
 PTX names the shape and the types: `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32`,
 `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`. So does SASS, with shorter words: `HMMA.16816.F32.BF16`,
 `HGMMA.64x256x16.F32`, `IMMA.16832.S8.S8`, `QGMMA.64x128x32.F32.E4M3.E4M3`. Sources: PTX ISA 9.x, Matrix
 Multiply-Accumulate Instructions; CUDA Binary Utilities 13.x, Instruction Set Reference; the shapes of SASS from
-listings.
+disassembly.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from lab.isa.classes import classify
 from lab.isa.model import InstructionClass
 
 WARPS_OF_A_GROUP: Final = 4
-"""Warps that execute one wgmma together."""
+"""Warps of a warpgroup, which execute one wgmma together."""
 
 FLOAT16, TF32, FLOAT8, INT8, FLOAT64 = "float16", "tf32", "float8", "int8", "float64"
-"""Types that tensor cores multiply at rates of their own; float16 stands for bfloat16 too."""
+"""Input types with distinct tensor core rates; float16 stands for bfloat16 too."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """What one warp does in a matrix instruction.
+    """One warp's share of a matrix instruction.
 
     Attributes:
-        multiply_adds: Of a warp; a quarter of what the four warps of a wgmma do.
-        elements: Type of the factors: `float16`, `tf32`, `float8`, `int8` or `float64`.
-        group: Four warps execute the instruction together, with a factor in shared memory.
+        multiply_adds: Of one warp; a quarter of the warpgroup's for wgmma.
+        elements: Type of A and B: `float16`, `tf32`, `float8`, `int8` or `float64`.
+        group: A warpgroup executes the instruction together, with an operand in shared memory.
         columns: n of the shape m x n x k.
     """
 
@@ -64,54 +64,54 @@ _NARROW: Final = frozenset({"S4", "U4", "B1", "s4", "u4", "b1", "e2m1", "e2m3", 
 
 @lru_cache(maxsize=4096)
 def matrix_product(opcode: str) -> MatrixProduct | None:
-    """Read a matrix instruction.
+    """Parse a matrix instruction.
 
     Args:
         opcode: The full opcode, of PTX or of SASS.
 
     Returns:
-        None for other instructions, and for shapes and types without a row in this module's tables (4 bits, 1 bit, and
-        those of sm_100, whose shapes stand in descriptors). A sparse product counts the multiply-adds that are done.
+        None for other instructions, and for shapes and types not in this module's tables (4 bits, 1 bit, and those of
+        sm_100, whose shapes are in descriptors). A sparse product counts only the multiply-adds executed.
     """
     root, *words = opcode.split(".")
-    found = _of_ptx(root, words) or _of_sass(root, words)
-    if found is None or _NARROW.intersection(words):
+    parsed = _of_ptx(root, words) or _of_sass(root, words)
+    if parsed is None or _NARROW.intersection(words):
         return None
-    (m, n, k), elements, group = found
+    (m, n, k), elements, group = parsed
     sparse = 2 if any(word.lower() == "sp" or word.startswith("sp::") for word in words) else 1
     return MatrixProduct(m * n * k / sparse / (WARPS_OF_A_GROUP if group else 1), elements, group, n)
 
 
 def matrix_products(opcodes: Mapping[str, int]) -> dict[str, float]:
-    """Add up a warp's matrix multiply-adds by the type of the factors.
+    """Return a warp's matrix multiply-adds by input type.
 
     Args:
-        opcodes: Number of instructions of SASS by full opcode.
+        opcodes: SASS instruction counts by full opcode.
 
     Returns:
-        Nothing where there are no matrix instructions, or one whose shape or type is not known.
+        Empty if there are no matrix instructions, or the shape or type of one is unknown.
     """
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for opcode, n in opcodes.items():
         if classify("sass", opcode) is not InstructionClass.MMA:
             continue
         if (product := matrix_product(opcode)) is None:
             return {}
-        found[product.elements] = found.get(product.elements, 0.0) + n * product.multiply_adds
-    return found
+        totals[product.elements] = totals.get(product.elements, 0.0) + n * product.multiply_adds
+    return totals
 
 
 def pipe_cycles(opcode: str) -> float:
-    """Return the cycles that a matrix instruction keeps a quarter of an SM busy on sm_90, at its documented rates.
+    """Return the tensor pipe cycles of a matrix instruction on an SM sub-partition of sm_90, at documented rates.
 
-    At least 1, which is also the answer for what `matrix_product` does not know.
+    At least 1; also 1 for instructions that `matrix_product` cannot parse.
     """
     product = matrix_product(opcode)
     return 1.0 if product is None else max(1.0, product.multiply_adds / _A_CYCLE[product.elements])
 
 
 _A_CYCLE: Final[Mapping[str, int]] = {FLOAT16: 512, TF32: 256, FLOAT8: 1024, INT8: 1024, FLOAT64: 32}
-"""Multiply-adds of a quarter of an SM of sm_90 in a cycle, as `lab.hardware.gpus` has them of a whole one."""
+"""Multiply-adds per cycle of an SM sub-partition of sm_90; `lab.hardware.gpus` has the rates per SM."""
 
 _Found = tuple[tuple[int, int, int], str, bool]
 
@@ -122,13 +122,13 @@ def _of_ptx(root: str, words: list[str]) -> _Found | None:
     match = next(filter(None, map(_PTX_SHAPE.match, words)), None)
     types = [_PTX_TYPES[word] for word in words if word in _PTX_TYPES]
     if root == "wmma" and not types and "f32" in words:
-        types = [FLOAT16]  # the products of float16 name the types of the sums alone
+        types = [FLOAT16]  # float16 wmma names only the accumulator types
     if match is None or not types:
         return None
     m, n, k = (int(size) for size in match.groups())
     narrowest = min(types, key=_WIDTHS.__getitem__)
     if (m, n, k) == _QUADS and narrowest == FLOAT16:
-        m *= 4  # four groups of eight lanes make a product each
+        m *= 4  # four quads compute one product each
     return (m, n, k), narrowest, root == "wgmma"
 
 
@@ -140,17 +140,17 @@ def _of_sass(root: str, words: list[str]) -> _Found | None:
     match = re.fullmatch(r"([HIDQ])(G?)MMA", root)
     if match is None:
         return None
-    shape = next((found for word in words if (found := _shape(word)) is not None), None)
+    shape = next((parsed for word in words if (parsed := _shape(word)) is not None), None)
     if shape is None:
         return None
     elements = _SASS_TYPES.get(match[1]) or (TF32 if "TF32" in words else FLOAT16)
     if shape == _QUADS and elements == FLOAT16:
-        return None  # of sm_70: several steps make one product, in numbers that depend on the type of the sums
+        return None  # sm_70: several steps per product, their number depends on the accumulator type
     return shape, elements, match[2] == "G"
 
 
 def _shape(word: str) -> tuple[int, int, int] | None:
-    if found := _LONG_SHAPE.match(word):
-        m, n, k = (int(size) for size in found.groups())
+    if match := _LONG_SHAPE.match(word):
+        m, n, k = (int(size) for size in match.groups())
         return m, n, k
     return _SHORT_SHAPES.get(word)

@@ -17,7 +17,7 @@ from lab.isa.roles import WarpRole, warp_roles
 from lab.isa.sass.asides import asides
 
 BODY: Final = "body"
-"""Name of the hot region of a kernel without loops, which is all of it."""
+"""Name of the hot region of a kernel without loops: the whole kernel."""
 
 KEPT: Final = frozenset(InstructionClass) - {
     InstructionClass.INTEGER,
@@ -27,7 +27,7 @@ KEPT: Final = frozenset(InstructionClass) - {
     InstructionClass.BRANCH,
     InstructionClass.OTHER,
 }
-"""Classes whose instructions ptxas keeps one by one, but for merged loads."""
+"""Classes whose instructions ptxas translates one to one, except for merged loads."""
 
 ANCHORS: Final = frozenset(
     {
@@ -41,7 +41,7 @@ ANCHORS: Final = frozenset(
         InstructionClass.CP_ASYNC,
     }
 )
-"""Those of which ptxas neither merges nor adds any, so that they say how far both texts are unrolled."""
+"""Classes ptxas neither merges nor adds to: their counts give the unroll factors of PTX and SASS."""
 
 _FROM_GLOBAL: Final = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC})
 
@@ -50,7 +50,7 @@ _FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, In
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of the instructions in a piece of code.
+    """Instruction counts of a code region.
 
     Attributes:
         instructions: Number of instructions, without padding NOPs after the last exit of SASS.
@@ -69,12 +69,12 @@ class Counts:
 
     @property
     def fma(self) -> int:
-        """Number of instructions of class `fma`; one of half2 or f32x2 counts as one."""
+        """Number of instructions of class `fma`; one half2 or f32x2 instruction counts as one."""
         return self.by_class.get(InstructionClass.FMA, 0)
 
     @property
     def kept(self) -> int:
-        """Number of instructions of classes that ptxas keeps: floating point, memory, atomics, shuffles, barriers."""
+        """Number of instructions of classes ptxas keeps: floating point, memory, atomics, shuffles, barriers."""
         return sum(self.by_class.get(cls, 0) for cls in KEPT)
 
     @property
@@ -84,12 +84,12 @@ class Counts:
 
     @property
     def fma_per_ld_shared(self) -> float | None:
-        """The ratio fma : ld.shared; None without loads from shared memory."""
+        """The ratio fma : ld.shared; None without shared-memory loads."""
         return _ratio(self.fma, self.ld_shared)
 
     @property
     def fma_share(self) -> float | None:
-        """Share of fma in all instructions; None if there are none."""
+        """Fraction of all instructions that are fma; None if there are none."""
         return _ratio(self.fma, self.instructions)
 
     @property
@@ -99,12 +99,12 @@ class Counts:
 
     @property
     def bytes_per_fma_shared(self) -> float | None:
-        """Bytes that a thread loads from shared memory per fma; None without fma."""
+        """Bytes loaded from shared memory per fma, per thread; None without fma."""
         return _ratio(self.load_bytes_shared, self.fma)
 
     @property
     def bytes_per_fma_global(self) -> float | None:
-        """Bytes that a thread loads from global memory per fma; None without fma."""
+        """Bytes loaded from global memory per fma, per thread; None without fma."""
         return _ratio(self.load_bytes_global, self.fma)
 
 
@@ -121,10 +121,10 @@ class LoopMix:
         first_line: First listing line of the header block.
         last_line: Last listing line of the body.
         lines: Listing lines of the body as closed ranges, since a body need not be contiguous.
-        live_registers: SASS: most live general-purpose registers in the body; None in PTX.
-        aside: SASS: number of instructions of the body that are not on every warp's path (`lab.isa.sass.asides`).
-        copies_ahead: PTX: passes from the request for copies by `cp.async` to the wait for them
-            (`lab.isa.copies.passes_ahead`); None where it has none, and in older records.
+        live_registers: SASS: peak live general-purpose registers in the body; None in PTX.
+        aside: SASS: number of single-warp and spin instructions in the body (`lab.isa.sass.asides`).
+        copies_ahead: PTX: iterations between issuing `cp.async` copies and waiting for them
+            (`lab.isa.copies.passes_ahead`); None without such copies, and in older records.
     """
 
     label: str
@@ -141,7 +141,7 @@ class LoopMix:
 
     @property
     def fetches(self) -> bool:
-        """Whether it reads global memory, itself or in a nested loop."""
+        """Whether the loop reads global memory, itself or in a nested loop."""
         return bool(_FETCHING & self.counts.by_class.keys())
 
     @property
@@ -152,16 +152,16 @@ class LoopMix:
 
 @dataclass(frozen=True, slots=True)
 class WarpChain:
-    """What one warp alone waits for while it executes a piece of SASS once (`lab.predict.chains`).
+    """The latencies a single warp waits for while it executes a region of SASS once (`lab.predict.chains`).
 
     Attributes:
-        instructions: Instructions of the piece.
-        stalls: Cycles from one issue to the next, latencies of variable length left out.
-        global_loads: Latencies of global memory that follow each other.
-        atomics: The same of atomics in global memory whose result is used.
-        local_loads: The same of local memory.
-        shared_loads: The same of shared memory.
-        barriers: Barriers of the block.
+        instructions: Instructions of the region.
+        stalls: Issue-to-issue cycles, without variable latencies.
+        global_loads: Serialised global-memory latencies.
+        atomics: Serialised latencies of global atomics whose result is used.
+        local_loads: Serialised local-memory latencies.
+        shared_loads: Serialised shared-memory latencies.
+        barriers: Block barriers.
         others: Latencies of other instructions of variable latency: special functions, conversions, shuffles.
     """
 
@@ -184,12 +184,12 @@ class KernelMix:
         name: Its symbol.
         counts: Counts of the whole kernel.
         loops: Its loops in listing order, outer loops before inner ones.
-        live_registers: SASS: most live general-purpose registers; None in PTX.
+        live_registers: SASS: peak live general-purpose registers; None in PTX.
         lines: First and last listing line with an instruction; None in a kernel without instructions.
-        chains: SASS: by a loop's label what a warp waits for in its own code, without nested loops, and by `BODY` the
-            same of the code outside of loops; empty where the machine code's scheduling bits are not known.
-        roles: What warps do that change their registers, and to how many (`lab.isa.roles.warp_roles`); empty where none
-            do, and in older records.
+        chains: SASS: dependency chains by loop label, without nested loops; under `BODY`, those of the code outside of
+            loops. Empty if the scheduling bits of the machine code are unknown.
+        roles: Roles and register counts of warps that change them (`lab.isa.roles.warp_roles`); empty if none do,
+            and in older records.
     """
 
     isa: Isa
@@ -214,37 +214,37 @@ class KernelMix:
 
     @property
     def hot_name(self) -> str:
-        """Label of the hot loop; `BODY` of a kernel without loops."""
+        """Label of the hot loop; `BODY` for a kernel without loops."""
         hot = self.hot_loop
         return BODY if hot is None else hot.label
 
     def with_hot(self, label: str) -> KernelMix:
-        """Return the mix with another loop marked hot; itself where no loop has that label."""
+        """Return the mix with another loop marked hot; the same mix if no loop has that label."""
         if not any(loop.label == label for loop in self.loops):
             return self
         return replace(self, loops=tuple(replace(loop, hot=loop.label == label) for loop in self.loops))
 
-    def like(self, other: LoopMix) -> str:
-        """Return the label of the loop whose instructions are most like those of a loop of the other listing.
+    def like(self, reference: LoopMix) -> str:
+        """Return the label of the loop whose instructions are most similar to those of a loop of another listing.
 
-        Compared are the directions (cosine) of the counts by class, of classes that ptxas keeps: arithmetic in floating
-        point, memory, atomics, shuffles and barriers. Ties go to the deeper loop. Empty without loops.
+        The measure is the cosine similarity of the counts by class, over classes that ptxas keeps: floating-point
+        arithmetic, memory, atomics, shuffles and barriers. Ties go to the deeper loop. Empty without loops.
         """
-        best = max(self.loops, key=lambda loop: (likeness(loop.counts, other.counts), loop.depth), default=None)
+        best = max(self.loops, key=lambda loop: (likeness(loop.counts, reference.counts), loop.depth), default=None)
         return best.label if best is not None else ""
 
     def around(self, loop: LoopMix) -> LoopMix | None:
-        """Return the loop around a loop, or None."""
+        """Return the loop that encloses a loop, or None."""
         return next((outer for outer in self.loops if outer.label == loop.parent), None)
 
     def own_lines(self, loop: LoopMix) -> frozenset[int]:
-        """Return the listing lines of a loop's body outside of its nested loops."""
+        """Return the listing lines of a loop's body without its nested loops."""
         nested = (inner.numbers for inner in self.loops if inner.parent == loop.label)
         return loop.numbers.difference(*nested)
 
 
 def likeness(first: Counts, second: Counts) -> float:
-    """Return the cosine of two pieces' counts by class, of classes that ptxas keeps; 0 where one has none of these."""
+    """Return the cosine similarity of two regions' counts over classes that ptxas keeps; 0 if one has none."""
 
     def dot(a: Counts, b: Counts) -> int:
         return sum(a.by_class.get(cls, 0) * b.by_class.get(cls, 0) for cls in KEPT)
@@ -274,13 +274,13 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
     loops = natural_loops(flow)
     hot = hot_loop(function, flow, loops)
     labels = _labels(isa, function, flow, loops)
-    beside = asides(function) if isa == "sass" else frozenset[int]()
-    bodies = _loop_bodies(isa, function, flow, loops, beside)
-    whole = _body(isa, function.instructions, beside)
+    single_warp = asides(function) if isa == "sass" else frozenset[int]()
+    bodies = _loop_bodies(isa, function, flow, loops, single_warp)
+    body = _body(isa, function.instructions, single_warp)
     return KernelMix(
         isa=isa,
         name=function.name,
-        counts=whole.counts(),
+        counts=body.counts(),
         loops=tuple(
             _loop_mix(
                 function,
@@ -293,7 +293,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
             )
             for position, loop in enumerate(loops)
         ),
-        live_registers=whole.live_registers,
+        live_registers=body.live_registers,
         lines=_extent(function.instructions),
         roles=warp_roles(function, flow),
     )
@@ -310,17 +310,17 @@ def _ratio(numerator: int, denominator: int) -> float | None:
 
 @dataclass(slots=True)
 class _Body:
-    """Sums over a kernel or a loop's body, to which those of the loops inside it are added.
+    """Counts of a kernel or a loop's body; nested loops are added later.
 
     Attributes:
         opcodes: Number by full opcode.
         classes: Number by class.
         shared: Bytes that one thread loads from shared memory in one pass.
-        from_global: The same of global memory.
-        live_registers: Most live registers; None where that is not known.
-        aside: Instructions that are not on every warp's path.
-        copies: Instructions that `passes_ahead` looks at.
-        ranges: Indices of the instructions, as first ones and those behind the last ones.
+        from_global: The same for global memory.
+        live_registers: Peak live registers; None if unknown.
+        aside: Single-warp and spin instructions.
+        copies: Instructions for `passes_ahead`.
+        ranges: Half-open index ranges of the instructions.
     """
 
     opcodes: Counter[str] = field(default_factory=Counter)
@@ -333,7 +333,7 @@ class _Body:
     ranges: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, inner: _Body) -> None:
-        """Add the body of a loop inside this one."""
+        """Add the counts of a nested loop."""
         self.opcodes.update(inner.opcodes)
         self.classes.update(inner.classes)
         self.shared += inner.shared
@@ -360,8 +360,8 @@ def _most(first: int | None, second: int | None) -> int | None:
     return max((number for number in (first, second) if number is not None), default=None)
 
 
-def _body(isa: Isa, instructions: Iterable[Instruction], beside: frozenset[int]) -> _Body:
-    """Sum over instructions in listing order, of which `beside` are not on every warp's path."""
+def _body(isa: Isa, instructions: Iterable[Instruction], single_warp: frozenset[int]) -> _Body:
+    """Count instructions in listing order; `single_warp` holds the indices that not every warp executes."""
     body = _Body()
     for instruction in instructions:
         cls, index = instruction.cls, instruction.index
@@ -373,7 +373,7 @@ def _body(isa: Isa, instructions: Iterable[Instruction], beside: frozenset[int])
             body.from_global += load_bytes(isa, instruction.opcode, instruction.operands)
         if instruction.live_registers is not None:
             body.live_registers = _most(body.live_registers, instruction.live_registers)
-        body.aside += index in beside
+        body.aside += index in single_warp
         if is_group(instruction):
             body.copies.append(instruction)
         if body.ranges and body.ranges[-1][1] == index:
@@ -384,11 +384,11 @@ def _body(isa: Isa, instructions: Iterable[Instruction], beside: frozenset[int])
 
 
 def _loop_bodies(
-    isa: Isa, function: Function, flow: ControlFlow, loops: Sequence[Loop], beside: frozenset[int]
+    isa: Isa, function: Function, flow: ControlFlow, loops: Sequence[Loop], single_warp: frozenset[int]
 ) -> list[_Body]:
-    """Return the bodies of loops, each with the loops inside it."""
-    bodies = [_body(isa, own_instructions(function, flow, loop), beside) for loop in loops]
-    for loop, body in zip(reversed(loops), reversed(bodies), strict=True):  # each stands before the loops inside it
+    """Return the counts of each loop, nested loops included."""
+    bodies = [_body(isa, own_instructions(function, flow, loop), single_warp) for loop in loops]
+    for loop, body in zip(reversed(loops), reversed(bodies), strict=True):  # outer loops come first
         body.ranges = _joined(body.ranges)
         body.copies.sort(key=lambda instruction: instruction.index)
         if loop.parent is not None:
@@ -397,7 +397,7 @@ def _loop_bodies(
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges in their order, those that follow on each other as one."""
+    """Return the ranges in ascending order, with adjacent ranges merged."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and joined[-1][1] == start:
@@ -435,7 +435,7 @@ def _loop_mix(
 
 
 def _labels(isa: Isa, function: Function, flow: ControlFlow, loops: Iterable[Loop]) -> list[str]:
-    """Return each header's label: of several, the one that a back edge names; without any, its address or line."""
+    """Return each header's label: of several, one a back edge names; without any, the header's address or line."""
     places: dict[int, list[str]] = {}
     for label, place in function.labels.items():
         places.setdefault(place, []).append(label)
@@ -443,10 +443,15 @@ def _labels(isa: Isa, function: Function, flow: ControlFlow, loops: Iterable[Loo
     for loop in loops:
         header = function.instructions[flow.blocks[loop.header].start]
         latches = [function.instructions[flow.blocks[latch].stop - 1] for latch in loop.latches]
-        named = {operand for latch in latches for operand in latch.operands}
-        here = places.get(header.index, [])
+        branch_operands = {operand for latch in latches for operand in latch.operands}
+        header_labels = places.get(header.index, [])
         unlabelled = f"{header.address:#x}" if isa == "sass" and header.address is not None else f"line {header.line}"
-        labels.append(next((label for label in here if label in named), here[0] if here else unlabelled))
+        labels.append(
+            next(
+                (label for label in header_labels if label in branch_operands),
+                header_labels[0] if header_labels else unlabelled,
+            )
+        )
     return labels
 
 
@@ -455,7 +460,7 @@ def _kernel_json(kernel: KernelMix) -> dict[str, object]:
         "name": kernel.name,
         **_counts_json(kernel.counts),
         "live_registers": kernel.live_registers,
-        "roles": [{"role": one.role, "registers": one.registers, "line": one.line} for one in kernel.roles],
+        "roles": [{"role": role.role, "registers": role.registers, "line": role.line} for role in kernel.roles],
         "loops": [_loop_json(loop) for loop in kernel.loops],
     }
 

@@ -1,8 +1,8 @@
-"""What code warps reach from one of some instructions to the next, by paths on which no guard contradicts another.
+"""Code reachable by warps between two cut points, along paths whose guards do not contradict each other.
 
-A path knows of every guard on its way whether it held. Guards whose condition has one value throughout
-(`lab.isa.conditions`) decide later guards with the same condition, so that a kernel may part its warps, meet at a
-barrier, and part them again.
+A path records the outcome of every guard it passes. Guards whose condition has one value throughout
+(`lab.isa.conditions`) decide later guards with the same condition, so a kernel may split its warps by role, join them
+at a barrier, and split them again.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from lab.isa.conditions import conditions
 from lab.isa.model import Function, Instruction
 
 _Facts = frozenset[tuple[str, bool]]
-"""Conditions that are known to hold, or not to."""
+"""Conditions known to hold, or not to hold."""
 _State = tuple[int, _Facts]
-"""Where execution stands, an index of an instruction, and what is known there."""
+"""A point of execution: an instruction's index, and the conditions known there."""
 
 _MOST_STATES: Final = 20_000
-"""States behind one cut up to which conditions are remembered; beyond, there may be paths that nothing takes."""
+"""States per cut up to which conditions are tracked; beyond, infeasible paths may be included."""
 
 _ENTRY: Final = -1
 _ELSEWHERE: Final = -2
-"""Stands for code that the entry does not lead to, as far as the text says."""
+"""Pseudo-entry of code that is not statically reachable from the entry."""
 
 _ENDS: Final = frozenset({"ret", "exit", "RET", "EXIT"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Code without a branch.
+    """A stretch of code without a branch.
 
     Attributes:
-        executed: Its instructions, but for those that no warp executes here.
-        following: Where it goes on.
-        cuts: Cuts in it, with what is known behind each.
-        ends: Warps may end in it.
+        executed: Its instructions, except those no warp executes here.
+        following: Successor states.
+        cuts: Cuts in it, with the conditions known after each.
+        ends: Warps may exit in it.
     """
 
     executed: tuple[Instruction, ...] = ()
@@ -51,7 +51,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class Paths:
-    """Paths through a function from one cut to the next.
+    """Paths through a function between cut points.
 
     Attributes:
         function: The function.
@@ -64,12 +64,12 @@ class Paths:
     cuts: frozenset[int]
 
     def after(self, cut: int) -> Iterator[Instruction]:
-        """Instructions that warps can reach from a cut on, up to the next one; each perhaps several times."""
+        """Yield the instructions reachable from a cut, up to the next one; each may occur several times."""
         for piece in self._pieces.get(cut, {}).values():
             yield from piece.executed
 
     def uncut(self) -> Iterator[Instruction]:
-        """Instructions on the ways from the beginning of the function to an end that pass no cut."""
+        """Yield the instructions on paths from the entry to an exit that pass no cut."""
         pieces = self._pieces[_ENTRY]
         before: dict[_State, list[_State]] = {}
         for state, piece in pieces.items():
@@ -86,45 +86,45 @@ class Paths:
 
     @cached_property
     def _pieces(self) -> Mapping[int, Mapping[_State, _Piece]]:
-        """By the last cut, or `_ENTRY`, what can be executed before another one."""
+        """Reachable code by the last cut, or `_ENTRY`, up to the next cut."""
         none: _Facts = frozenset()
         roots = [self.flow.blocks[root].start for root in self.flow.graph.successors(ROOT)]
         pending = [(_ELSEWHERE if start else _ENTRY, (start, none)) for start in roots]
-        found: dict[int, dict[_State, _Piece]] = {_ENTRY: {}}
+        by_cut: dict[int, dict[_State, _Piece]] = {_ENTRY: {}}
         while pending:
-            last, (place, facts) = pending.pop()
-            own = found.setdefault(last, {})
-            state = place, facts if len(own) < _MOST_STATES else none
-            if state not in own:
-                own[state] = piece = self._piece(*state)
+            last, (index, facts) = pending.pop()
+            reached = by_cut.setdefault(last, {})
+            state = index, facts if len(reached) < _MOST_STATES else none
+            if state not in reached:
+                reached[state] = piece = self._piece(*state)
                 pending += ((last, following) for following in piece.following)
-                pending += ((cut, (cut + 1, known)) for cut, known in piece.cuts)
-        return found
+                pending += ((cut, (cut + 1, facts_after)) for cut, facts_after in piece.cuts)
+        return by_cut
 
-    def _piece(self, place: int, facts: _Facts) -> _Piece:
-        if place == len(self.function.instructions):  # a label behind the last instruction
+    def _piece(self, start: int, facts: _Facts) -> _Piece:
+        if start == len(self.function.instructions):  # a label after the last instruction
             return _Piece(ends=True)
         executed: list[Instruction] = []
         cuts: list[_State] = []
-        stop, ends = self._stops[place], False
-        for one in self.function.instructions[place:stop]:
-            holds = self._holds(one, facts)
+        stop, ends = self._stops[start], False
+        for instruction in self.function.instructions[start:stop]:
+            holds = self._holds(instruction, facts)
             if holds is False:
                 continue
-            cut, leaves = one.index in self.cuts, one.opcode.partition(".")[0] in _ENDS
+            cut, leaves = instruction.index in self.cuts, instruction.opcode.partition(".")[0] in _ENDS
             if not cut and not leaves:
-                executed.append(one)
+                executed.append(instruction)
                 continue
             ends = ends or leaves
             if cut:
-                cuts.append((one.index, self._with(one, facts, holds=True)))
+                cuts.append((instruction.index, self._with(instruction, facts, holds=True)))
             if holds:
                 return _Piece(tuple(executed), (), tuple(cuts), ends)
-            facts = self._with(one, facts, holds=False)
+            facts = self._with(instruction, facts, holds=False)
         return _Piece(tuple(executed), tuple(self._following(stop, facts)), tuple(cuts), ends)
 
     def _following(self, stop: int, facts: _Facts) -> Iterator[_State]:
-        """Where a block that ends at a place goes on."""
+        """Yield the successor states of a block that ends at an index."""
         last = self.function.instructions[stop - 1]
         holds = self._holds(last, facts)
         if holds is not False:
@@ -135,28 +135,36 @@ class Paths:
 
     @cached_property
     def _stops(self) -> Mapping[int, int]:
-        """Index of each instruction to that behind its block."""
-        return {place: block.stop for block in self.flow.blocks for place in range(block.start, block.stop)}
+        """Maps the index of each instruction to the end of its block."""
+        return {index: block.stop for block in self.flow.blocks for index in range(block.start, block.stop)}
 
     @cached_property
     def _conditions(self) -> Mapping[int, tuple[str, bool]]:
-        """Indices of guarded instructions to their condition and what it must be; of conditions that several have."""
-        named = conditions(self.function, self.flow)
-        guarded = ((one, named.get(one.predicate)) for one in self.function.instructions if one.predicate is not None)
-        found = {one.index: (known[0], one.negated == known[1]) for one, known in guarded if known is not None}
-        often = Counter(condition for condition, _ in found.values())
-        return {place: known for place, known in found.items() if often[known[0]] > 1}
+        """Conditions of guarded instructions and their required values, by index; only conditions used repeatedly."""
+        by_predicate = conditions(self.function, self.flow)
+        guarded = (
+            (instruction, by_predicate.get(instruction.predicate))
+            for instruction in self.function.instructions
+            if instruction.predicate is not None
+        )
+        by_index = {
+            instruction.index: (meaning[0], instruction.negated == meaning[1])
+            for instruction, meaning in guarded
+            if meaning is not None
+        }
+        often = Counter(condition for condition, _ in by_index.values())
+        return {index: meaning for index, meaning in by_index.items() if often[meaning[0]] > 1}
 
     def _holds(self, instruction: Instruction, facts: _Facts) -> bool | None:
-        """Whether a guard lets an instruction be executed; None where that is not known."""
+        """Return whether an instruction's guard holds; None if unknown."""
         if instruction.predicate is None:
             return True
         if (condition := self._conditions.get(instruction.index)) is None:
             return None
-        name, needed = condition
-        return next((known == needed for fact, known in facts if fact == name), None)
+        name, required = condition
+        return next((held == required for fact, held in facts if fact == name), None)
 
     def _with(self, instruction: Instruction, facts: _Facts, *, holds: bool) -> _Facts:
-        """What is known where the guard of an instruction holds, or does not."""
+        """Return the facts after assuming that an instruction's guard holds, or does not."""
         condition = self._conditions.get(instruction.index)
         return facts if condition is None else facts | {(condition[0], condition[1] == holds)}

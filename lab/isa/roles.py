@@ -1,8 +1,8 @@
-"""What warps do that change how many registers they have: `setmaxnreg` of PTX, `USETMAXREG` of SASS.
+"""Warp specialisation: roles of warps that change their register count (`setmaxnreg` of PTX, `USETMAXREG` of SASS).
 
-The warps of a block may divide its registers among themselves: those that fetch give some up, those that multiply take
-them (PTX ISA, "setmaxnreg"). What warps do is read from the code that they can reach from there, up to the next change.
-Names and the order of the text say nothing.
+The warps of a block may redistribute its registers: producer warps release some, consumer warps acquire them (PTX ISA,
+"setmaxnreg"). A role follows from the code reachable after a change, up to the next change, not from names or the
+order of the text.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from lab.isa.ptx.constants import integer
 
 
 class Role(StrEnum):
-    """What warps do with the registers that they have."""
+    """The role of a warp: producer or consumer."""
 
-    PRODUCER = "producer"  # they ask for asynchronous copies into shared memory, and multiply nothing
-    CONSUMER = "consumer"  # they reach matrix instructions
-    OTHER = "other"  # neither, or code that is called and not known
+    PRODUCER = "producer"  # issue asynchronous copies into shared memory, no matrix instructions
+    CONSUMER = "consumer"  # reach matrix instructions
+    OTHER = "other"  # neither, or they call unknown code
 
 
 @dataclass(frozen=True, slots=True)
 class WarpRole:
-    """Warps between a change of their registers and the next one.
+    """The role of warps between two changes of their register count.
 
     Attributes:
-        role: What they do.
-        registers: Registers of a thread; None of warps that keep those of the launch while others change theirs.
-        line: Listing line of the change; of warps without a change, of the first instruction that tells their role.
+        role: Their role.
+        registers: Registers per thread; None for warps that keep the launch's count while others change theirs.
+        line: Listing line of the change; for warps without a change, the first instruction that shows their role.
     """
 
     role: Role
@@ -44,24 +44,28 @@ class WarpRole:
 
 
 def warp_roles(function: Function, flow: ControlFlow) -> tuple[WarpRole, ...]:
-    """Return the roles of a kernel's warps; empty where none of them change their registers.
+    """Return the roles of a kernel's warps; empty if none of them changes its register count.
 
     Args:
         function: Of PTX or SASS.
         flow: Its control flow.
 
     Returns:
-        One for each change, in the order of the text. Before them stand warps that fetch or multiply and never change.
+        One per change, in listing order. Producer or consumer warps that never change their count come first.
     """
-    counts = {one.index: count for one in function.instructions if (count := given_registers(one)) is not None}
+    counts = {
+        instruction.index: count
+        for instruction in function.instructions
+        if (count := given_registers(instruction)) is not None
+    }
     if not counts:
         return ()
-    paths, own = Paths(function, flow, frozenset(counts)), function.labels.keys()
-    kept = tuple(paths.uncut())
-    role = _role(kept, own)
-    first = () if role is Role.OTHER else (WarpRole(role, None, _telling(kept)),)
+    paths, labels = Paths(function, flow, frozenset(counts)), function.labels.keys()
+    uncut = tuple(paths.uncut())
+    role = _role(uncut, labels)
+    first = () if role is Role.OTHER else (WarpRole(role, None, _telling(uncut)),)
     return first + tuple(
-        WarpRole(_role(paths.after(place), own), count, function.instructions[place].line)
+        WarpRole(_role(paths.after(place), labels), count, function.instructions[place].line)
         for place, count in counts.items()
     )
 
@@ -69,16 +73,16 @@ def warp_roles(function: Function, flow: ControlFlow) -> tuple[WarpRole, ...]:
 _CHANGES: Final = ("setmaxnreg.", "USETMAXREG.")
 _CALLS: Final = frozenset({"call", "CALL"})
 _KNOWN_CALLS: Final = frozenset({"vprintf", "__assertfail"})
-"""System calls of device code (CUDA, "PTX Writer's Guide to Interoperability"), which neither copy nor multiply."""
+"""System calls of device code (CUDA, "PTX Writer's Guide to Interoperability"): no copies, no matrix instructions."""
 
 
 def changes_registers(opcode: str) -> bool:
-    """Whether an opcode of PTX or SASS changes how many registers warps have."""
+    """Return whether an opcode of PTX or SASS changes the register count of warps."""
     return opcode.startswith(_CHANGES)
 
 
 def given_registers(instruction: Instruction) -> int | None:
-    """Return the registers that an instruction gives a thread; None where it changes none, or in no plain number."""
+    """Return the register count an instruction sets per thread; None if it sets none or the operand is not a number."""
     if changes_registers(instruction.opcode):
         with suppress(IndexError, ValueError):
             return integer(instruction.operands[-1])
@@ -90,12 +94,12 @@ def _multiplies(instruction: Instruction) -> bool:
 
 
 _SASS_COPIES: Final = ("LDGSTS.", "UTMALDG.", "UBLKCP.S.")
-"""`LDGSTS` is `cp.async`, `UTMALDG` a tensor copy from global memory, `UBLKCP.S.G` a bulk copy from there; the first
-letter of the latter is where it goes. Read from what nvdisasm 13.5 prints of such PTX."""
+"""`LDGSTS` is `cp.async`, `UTMALDG` a TMA load, `UBLKCP.S.G` a bulk copy from global memory; its first letter names
+the destination. Taken from the output of nvdisasm 13.5 for such PTX."""
 
 
 def _fetches(instruction: Instruction) -> bool:
-    """Whether it asks for an asynchronous copy into shared memory: `cp.async.ca.shared.global`, `UTMALDG.2D`."""
+    """Return whether it is an asynchronous copy into shared memory: `cp.async.ca.shared.global`, `UTMALDG.2D`."""
     if instruction.cls not in {InstructionClass.CP_ASYNC, InstructionClass.BULK_COPY}:
         return False
     opcode = instruction.opcode
@@ -105,28 +109,28 @@ def _fetches(instruction: Instruction) -> bool:
     return opcode.startswith("cp.async.") and len(spaces) > 1 and spaces[0].startswith("shared")
 
 
-def _role(reached: Iterable[Instruction], own: Collection[str]) -> Role:
-    """The role of warps that execute these.
+def _role(reached: Iterable[Instruction], labels: Collection[str]) -> Role:
+    """Return the role of warps that execute some instructions.
 
     Args:
-        reached: What they reach.
-        own: Labels of the function.
+        reached: The instructions that the warps can reach.
+        labels: Labels of the function.
     """
-    found = tuple(reached)
-    if any(map(_multiplies, found)):
+    instructions = tuple(reached)
+    if any(map(_multiplies, instructions)):
         return Role.CONSUMER
-    if any(_calls_unknown(one, own) for one in found):
+    if any(_calls_unknown(instruction, labels) for instruction in instructions):
         return Role.OTHER
-    return Role.PRODUCER if any(map(_fetches, found)) else Role.OTHER
+    return Role.PRODUCER if any(map(_fetches, instructions)) else Role.OTHER
 
 
-def _calls_unknown(instruction: Instruction, own: Collection[str]) -> bool:
-    """Whether it calls what may multiply: not what prints or ends, nor a routine that ptxas put behind a kernel."""
+def _calls_unknown(instruction: Instruction, labels: Collection[str]) -> bool:
+    """Return whether it calls unknown code: not printf or an assertion, nor a subroutine of its own section."""
     if instruction.opcode.partition(".")[0] not in _CALLS:
         return False
     called = {name for operand in instruction.operands for name in names(operand)}
-    return not called & _KNOWN_CALLS and not called.intersection(own)
+    return not called & _KNOWN_CALLS and not called.intersection(labels)
 
 
 def _telling(reached: Iterable[Instruction]) -> int:
-    return min(one.line for one in reached if _multiplies(one) or _fetches(one))
+    return min(instruction.line for instruction in reached if _multiplies(instruction) or _fetches(instruction))

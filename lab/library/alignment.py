@@ -1,4 +1,4 @@
-"""Where the columns of matrices begin: what of a size decides how wide copies can be."""
+"""Column alignment of matrices: the dimensions that decide how wide copies can be."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.sizes import AXES
 
 WIDEST_BYTES: Final = 16
-"""The most bytes that a thread copies at once (PTX ISA, ld.v4.b32 and cp.async). Bulk copies want columns that begin at
-multiples of as many."""
+"""Bytes of the widest copy of one thread (PTX ISA: ld.v4.b32, cp.async). TMA needs columns aligned to this, too."""
 
 VECTOR: Final = 4
-"""The elements of such a copy, of float32."""
+"""float32 elements per widest copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which dimensions decide where columns begin, and by what they should be divided.
+    """The dimensions that decide the alignment of columns, and the vector length that must divide them.
 
     Attributes:
         vector: Elements of the widest copies: a kernel may take another path where this does not divide a dimension.
@@ -33,7 +32,7 @@ class Alignment:
 
     @classmethod
     def of(cls, dtype: str, layout: str) -> Alignment:
-        """Return that of column-major matrices without padding.
+        """Return the alignment of column-major matrices without padding.
 
         Args:
             dtype: Element type of A, B and C.
@@ -43,14 +42,14 @@ class Alignment:
         return cls(max(1, WIDEST_BYTES // ELEMENT_BYTES[dtype]), tuple(axis in columns for axis in AXES))  # type: ignore[arg-type]
 
     def divided(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether wide copies reach along m, n and k, n sizes x 3; true for what decides nothing.
+        """Return whether wide copies are possible along m, n and k: sizes x 3.
 
         Args:
             sizes: n x axes: m, n, k, and of batches their products, which change no copy.
         """
-        found: NDArray[np.bool_] = (sizes[:, : len(AXES)] % self.vector == 0) | ~np.array(self.decides)
-        return found
+        divisible: NDArray[np.bool_] = (sizes[:, : len(AXES)] % self.vector == 0) | ~np.array(self.decides)
+        return divisible
 
 
 ALL: Final = Alignment()
-"""Of float32, wherever every dimension decides."""
+"""The alignment of float32 matrices if every dimension decides it."""

@@ -1,4 +1,4 @@
-"""Libraries as they are kept: folders that `lab tune` wrote, archives of them, and those that come with lab."""
+"""Stored libraries: folders written by `lab tune`, archives of them, and the libraries shipped with lab."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lab.library.package import Library, from_json
 
 SUFFIX = ".tar.xz"
 _MOST_BYTES = 1 << 27
-"""An archive that unpacks to more is refused."""
+"""The largest unpacked size of an archive, in bytes."""
 
 SHIPPED = shipped.folder("libraries")
-"""Libraries that come with lab: in a clone, or of the distribution `lab-libraries` where it is installed."""
+"""Folders of the libraries shipped with lab: in the repository and in an installed package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StoredLibrary:
 
 
 def find(name: Path | str) -> Path:
-    """Return the path itself where it exists, else the folder of the library of this name that comes with lab.
+    """Return the path if it exists, else the folder of the shipped library of this name.
 
     Raises:
         UserError: There is neither.
@@ -54,12 +54,16 @@ def find(name: Path | str) -> Path:
     accepted = f"a library's JSON, folder or archive; of those that come with lab: {', '.join(names) or 'none'}"
     suggestion = None if names else "install them from a clone of lab: python -m pip install ./libraries"
     raise UserError(
-        "there is no such library", code="missing-file", found=str(name), accepted=accepted, suggestion=suggestion
+        "no library of this name or path",
+        code="missing-file",
+        found=str(name),
+        accepted=accepted,
+        suggestion=suggestion,
     )
 
 
 def stored(name: Path | str) -> tuple[StoredLibrary, ...]:
-    """Read every library of a place: a JSON, an archive, or a folder that holds either, or folders of libraries.
+    """Read all libraries at a path: a JSON file, an archive, a folder of either, or a folder of library folders.
 
     Raises:
         UserError: There is none, or a file is not a library.
@@ -71,7 +75,7 @@ def stored(name: Path | str) -> tuple[StoredLibrary, ...]:
     top = Folder(path)
     files = _ending(top, SUFFIX) or _ending(top, ".json")
     if not files:
-        below = (top / one for one in sorted(top.folders()) if is_name(one))
+        below = (top / subfolder for subfolder in sorted(top.folders()) if is_name(subfolder))
         files = [place for folder in below for place in _ending(folder, ".json")]
     if not files:
         accepted = f"a JSON that `lab tune` wrote, or an archive {SUFFIX}"
@@ -84,20 +88,20 @@ def _ending(folder: Folder, suffix: str) -> list[tuple[Folder, str]]:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Write a library's folder as an archive; equal folders make equal archives.
+    """Write a library's folder as an archive; equal folders give identical archives.
 
     Raises:
         UserError: The folder does not hold exactly one library.
     """
     files = sorted(folder.glob("*.json"))
     if len(files) != 1:
-        found = [file.name for file in files]
+        names = [file.name for file in files]
         raise UserError(
-            "the folder does not hold exactly one library", code="out-of-range", at=Location(folder), found=found
+            "the folder does not hold exactly one library", code="out-of-range", at=Location(folder), found=names
         )
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for file in sorted(one for one in folder.iterdir() if one.is_file()):
+        for file in sorted(path for path in folder.iterdir() if path.is_file()):
             member = tarfile.TarInfo(file.name)  # no owner, no date
             member.size = file.stat().st_size
             tar.addfile(member, io.BytesIO(file.read_bytes()))
@@ -106,12 +110,12 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def _read(folder: Folder, name: str) -> StoredLibrary:
-    """Read the library of a JSON, with the machine code beside it, or of an archive."""
+    """Read a library from its JSON file and the cubins beside it, or from an archive."""
     path = folder.path / name
     is_archive = name.endswith(SUFFIX)
     content = folder.read(name) or b""
     contents = _unpacked(content, path) if is_archive else {name: content}
-    texts = [one for one in contents if one.endswith(".json")]
+    texts = [member for member in contents if member.endswith(".json")]
     if len(texts) != 1:
         raise UserError(
             "the archive does not hold exactly one library", code="out-of-range", at=Location(path), found=texts
@@ -120,10 +124,12 @@ def _read(folder: Folder, name: str) -> StoredLibrary:
         library = from_json(contents[texts[0]].decode("utf-8"), path)
     except UnicodeDecodeError as error:
         raise UserError(f"the library cannot be read: {error}", code="unreadable", at=Location(path)) from error
-    wanted = sorted({kernel.cubin for kernel in library.kernels})
-    cubins = ((one, contents.get(one) if is_archive else folder.read(one)) for one in wanted)
-    found = {one: data for one, data in cubins if data is not None}
-    return StoredLibrary(library, found, path if is_archive else folder.path)
+    cubin_names = sorted({kernel.cubin for kernel in library.kernels})
+    cubins = (
+        (cubin_name, contents.get(cubin_name) if is_archive else folder.read(cubin_name)) for cubin_name in cubin_names
+    )
+    cubin_data = {cubin_name: data for cubin_name, data in cubins if data is not None}
+    return StoredLibrary(library, cubin_data, path if is_archive else folder.path)
 
 
 def _unpacked(packed: bytes, path: Path) -> dict[str, bytes]:

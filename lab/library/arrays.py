@@ -1,4 +1,4 @@
-"""A launch's expressions for many sizes at once, in NumPy's 64-bit integers."""
+"""Evaluate launch expressions for many sizes at once, in NumPy's 64-bit integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.library.package import BATCH_SIZES, SIZES, LibraryKernel, LibraryLaunch
 from lab.templates.launches import RESIDENT_BLOCKS
 
 Numbers = NDArray[np.int64]
-"""Values of one expression, truth values among them: one for each size, or a single one for all."""
+"""Values of one expression, including truth values: one per size, or a single one for all."""
 
 _BINARY: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
     "+": operator.add,
@@ -44,11 +44,11 @@ _FUNCTIONS: dict[str, Callable[..., Numbers]] = {
 }
 
 _MANY = 1 << 40
-"""More blocks than any launch has: a grid of at most so many as the GPU holds is one of a block for each tile."""
+"""An upper bound on resident blocks. It makes the grid of a persistent kernel one block per tile."""
 
 
 def blocks(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the blocks of the launch that multiplies. Where blocks stay for several tiles, tiles are counted.
+    """Count the blocks of the main launch. For persistent kernels, count tiles.
 
     Of a sequence that declares no such launch it is the largest.
 
@@ -63,15 +63,15 @@ def blocks(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDAr
     Raises:
         UserError: An expression has an operation that is not defined on sizes.
     """
-    found, alike = np.ones(len(sizes), dtype=np.int64), not _has_others(kernel)
+    block_counts, alike = np.ones(len(sizes), dtype=np.int64), not _has_others(kernel)
     for launch, count, _ in _launched(kernel, layout, sizes):
         if launch.main or alike:
-            found = np.maximum(found, count)
-    return found
+            block_counts = np.maximum(block_counts, count)
+    return block_counts
 
 
 def others(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """Count the launches beside those that multiply: that pack operands, or add up parts of sums.
+    """Count the auxiliary launches: those that pack operands or reduce partial sums.
 
     Args:
         kernel: The kernel.
@@ -86,37 +86,37 @@ def others(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDAr
     """
     if not _has_others(kernel):
         return None
-    found = np.zeros((len(sizes), 2))
+    totals = np.zeros((len(sizes), 2))
     for launch, count, threads in _launched(kernel, layout, sizes):
         if not launch.main:
-            found += np.column_stack([count > 0, threads / 2**20])
-    return found
+            totals += np.column_stack([count > 0, threads / 2**20])
+    return totals
 
 
 def _has_others(kernel: LibraryKernel) -> bool:
-    return any(one.main for one in kernel.launches) and not all(one.main for one in kernel.launches)
+    return any(launch.main for launch in kernel.launches) and not all(launch.main for launch in kernel.launches)
 
 
 def _launched(
     kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]
 ) -> Iterator[tuple[LibraryLaunch, NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the launches with their blocks and their threads at each size, 0 where one is left out."""
+    """Yield each launch with its blocks and threads at each size, 0 where it is skipped."""
     names = _names(layout, sizes)
     m = names["m"]
     names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m), RESIDENT_BLOCKS: np.full_like(m, _MANY)}
 
     def volume(extents: tuple[str, str, str]) -> NDArray[np.int64]:
-        x, y, z = (np.broadcast_to(over(one, names), m.shape) for one in extents)
+        x, y, z = (np.broadcast_to(over(extent, names), m.shape) for extent in extents)
         return x * y * z
 
     for launch in kernel.launches:
-        there = np.broadcast_to(over(launch.when, names) if launch.when else np.asarray(1), m.shape)
-        count = np.where(there, volume(launch.grid), 0)
+        active = np.broadcast_to(over(launch.when, names) if launch.when else np.asarray(1), m.shape)
+        count = np.where(active, volume(launch.grid), 0)
         yield launch, count, count * volume(launch.block)
 
 
 def takes(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether a kernel's requirements hold, of matrices without padding.
+    """Return whether a kernel's requirements are met by matrices without padding.
 
     Args:
         kernel: The kernel.
@@ -131,12 +131,12 @@ def takes(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArr
     """
     if not kernel.requires:
         return np.ones(len(sizes), dtype=np.bool_)
-    held = over(kernel.requires, _names(layout, sizes))
-    return np.broadcast_to(held.astype(np.bool_), len(sizes))
+    holds = over(kernel.requires, _names(layout, sizes))
+    return np.broadcast_to(holds.astype(np.bool_), len(sizes))
 
 
 def _names(layout: str, sizes: NDArray[np.int64]) -> dict[str, Numbers]:
-    """Return what a launch knows of sizes without padding: `SIZES`, and of batches `BATCH_SIZES`."""
+    """Return the names a launch knows, for sizes without padding: `SIZES`, and `BATCH_SIZES` for batches."""
     m, n, k, *batch = sizes.T
     lda, ldb = (m if layout[0] == "n" else k), (k if layout[1] == "n" else n)
     names: dict[str, Numbers] = dict(zip(SIZES, (m, n, k, lda, ldb, m), strict=True))
@@ -144,7 +144,7 @@ def _names(layout: str, sizes: NDArray[np.int64]) -> dict[str, Numbers]:
 
 
 def over(expression: str, names: Mapping[str, Numbers]) -> Numbers:
-    """Compute an expression for many sizes.
+    """Evaluate an expression for many sizes.
 
     Raises:
         UserError: It has an operation that is not defined on sizes, or an unknown name.
@@ -171,12 +171,14 @@ class _Computed(Meaning[Numbers]):
     def binary(self, symbol: str, left: Numbers, right: Numbers) -> Numbers | None:
         return _BINARY[symbol](left, right) if symbol in _BINARY else None
 
-    def comparison(self, first: Numbers, others: Sequence[tuple[str, Numbers]]) -> Numbers | None:
-        if any(symbol not in _COMPARISONS for symbol, _ in others):
+    def comparison(self, first: Numbers, following: Sequence[tuple[str, Numbers]]) -> Numbers | None:
+        if any(symbol not in _COMPARISONS for symbol, _ in following):
             return None
-        operands = [first, *(value for _, value in others)]
-        held = [_COMPARISONS[symbol](left, right) for left, (symbol, right) in zip(operands, others, strict=False)]
-        return functools.reduce(np.logical_and, held)
+        operands = [first, *(value for _, value in following)]
+        results = [
+            _COMPARISONS[symbol](left, right) for left, (symbol, right) in zip(operands, following, strict=False)
+        ]
+        return functools.reduce(np.logical_and, results)
 
     def choice(self, test: Numbers, then: Callable[[], Numbers], otherwise: Callable[[], Numbers]) -> Numbers:
         return np.where(test, then(), otherwise())

@@ -1,4 +1,4 @@
-"""The tensor maps of a call: encoded at the first call with an address, and kept for the next ones.
+"""The tensor maps of a call: encoded at the first call with an address and cached for later calls.
 
 A map holds the address of its matrix, and a launch takes a map by value. So a program that calls with the same buffers
 again and again has its maps encoded once, and a captured graph holds maps of its own.
@@ -14,7 +14,7 @@ from lab.hardware.encodedmaps import EncodedMap
 from lab.hardware.tensormaps import TensorMap
 
 MOST_ADDRESSES = 32
-"""The most addresses whose map is kept; beyond, all but the present one are forgotten. Each takes some 300 bytes."""
+"""The most addresses with a cached map, about 300 bytes each. When it is exceeded, the cache is cleared."""
 
 Encode = Callable[[TensorMap, int], EncodedMap]
 
@@ -38,26 +38,26 @@ class MapArgument:
     current: int = 0
 
     def place(self, address: int, encode: Encode) -> None:
-        """Let the launches take the map of the matrix at an address.
+        """Set the launches' argument to the tensor map of the matrix at an address.
 
         Args:
             address: The address.
             encode: Has the driver encode a map that is not known.
         """
-        found = self.known.get(address)
-        if found is None:
-            found = encode(self.described, address)
+        encoded = self.known.get(address)
+        if encoded is None:
+            encoded = encode(self.described, address)
             if len(self.known) >= MOST_ADDRESSES:
                 self.known.clear()
-            self.known[address] = found
+            self.known[address] = encoded
         for arguments, at in self.places:
-            arguments[at] = found.address
+            arguments[at] = encoded.address
         self.current = address
 
 
 def place_all(maps: Sequence[MapArgument], words: ctypes.Array[ctypes.c_uint64], encode: Encode) -> None:
-    """Let launches take the maps of the matrices whose addresses the words hold now."""
-    for one in maps:
-        address = words[one.word]
-        if address != one.current:
-            one.place(address, encode)
+    """Set the launches' tensor maps to the addresses currently in the words."""
+    for argument in maps:
+        address = words[argument.word]
+        if address != argument.current:
+            argument.place(address, encode)

@@ -1,4 +1,4 @@
-"""Calls of a library, planned without a GPU: which kernel runs, its launches, and where its scratch lies."""
+"""Call planning without a GPU: the kernel, its launches and the layout of its workspace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lab.templates.launches import Launch, Launches, ResidentGrid
 from lab.templates.sequence import Scope, resolved
 
 _POINTER_ALIGNMENT = 16
-"""Bytes: the widest load of a kernel, and what a tensor map asks of an address."""
+"""Alignment of A, B and C in bytes: the widest load of a kernel, required by tensor maps as well."""
 
 MAP = "M"
 """The code of an argument that is a tensor map."""
@@ -33,7 +33,7 @@ MAP = "M"
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A column-major matrix, wherever it lies.
+    """The shape and leading dimension of a column-major matrix, without its address.
 
     Attributes:
         rows: Rows of the matrix as it is stored.
@@ -49,13 +49,13 @@ class Matrix:
 
     @property
     def span(self) -> int:
-        """Bytes from the first element to behind the last one."""
+        """Bytes from the first element to the end of the last one."""
         return self.item * (self.leading * (self.columns - 1) + self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """Three matrices that fit together, wherever they lie.
+    """The shapes, strides and batch of three matching matrices, without their addresses.
 
     Attributes:
         matrices: A, B and C; of a batch, its members.
@@ -76,14 +76,14 @@ class CallForm:
     named: tuple[int, ...] = ()
 
     def places(self, pointers: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-        """Return the addresses of A, B and C of every member, given those of the first."""
+        """Return the addresses of A, B and C for every batch member, given those of the first."""
         (a, b, c), (step_a, step_b, step_c) = pointers, self.steps
         return [(a + i * step_a, b + i * step_b, c + i * step_c) for i in range(self.count)]
 
 
 @dataclass(frozen=True, slots=True)
 class CallStep:
-    """One launch of a call, with everything but the addresses.
+    """One launch of a call, complete except for addresses.
 
     Attributes:
         entry: Symbol.
@@ -125,7 +125,7 @@ class CallBuffer:
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """What computes one product, or a batch in one launch.
+    """The plan of a GEMM, or of a batch computed in one launch.
 
     Attributes:
         kernel: Number of the kernel.
@@ -143,7 +143,7 @@ class CallPlan:
 
 
 def call_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
-    """Check three matrices but for their places.
+    """Check the shapes and strides of three matrices and return their form.
 
     Args:
         forms: Of A, B and C.
@@ -153,12 +153,12 @@ def call_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
         UserError: One is not a column-major matrix of the element type, C is read-only, or their shapes do not fit
             together.
     """
-    found = _arrays(forms, library.dtype, 2, ("a matrix", "two dimensions, both at least 1"))
-    return for_library(_fitting(found, library), library)
+    arrays = _arrays(forms, library.dtype, 2, ("a matrix", "two dimensions, both at least 1"))
+    return for_library(_fitting(arrays, library), library)
 
 
 def batch_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
-    """Check three batches of matrices but for their places; the first dimension counts the members.
+    """Check the shapes and strides of three batches and return their form; the first dimension is the batch.
 
     Args:
         forms: Of A, B and C.
@@ -169,23 +169,23 @@ def batch_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
             library's kernels can take them, or those of C share elements.
     """
     words = "a batch of matrices", "three dimensions, each at least 1, the batch first"
-    found = _arrays(forms, library.dtype, 3, words)
-    counts = [shape[0] for shape, _ in found]
+    arrays = _arrays(forms, library.dtype, 3, words)
+    counts = [shape[0] for shape, _ in arrays]
     if len(set(counts)) > 1:
         lengths = ", ".join(f"{name} {count}" for name, count in zip(POINTERS, counts, strict=True))
         raise UserError(
             "the batches differ in length", code="mismatch", found=lengths, accepted="one first dimension for all"
         )
-    one = _fitting([(shape[1:], strides[1:]) for shape, strides in found], library)
+    member = _fitting([(shape[1:], strides[1:]) for shape, strides in arrays], library)
     count = counts[0]
     if count == 1:
-        return for_library(one, library)
-    steps = tuple(strides[0] for _, strides in found)
+        return for_library(member, library)
+    steps = tuple(strides[0] for _, strides in arrays)
     for name, step in zip(POINTERS, steps, strict=True):
         _check_step(name, step, library)
     (a, b, c), c_step = steps, abs(steps[2])
-    further = takewhile(lambda i: i * c_step < one.spans[2], range(1, count))
-    if any(share(0, one.matrices[2], i * c_step, one.matrices[2]) for i in further):
+    further = takewhile(lambda i: i * c_step < member.spans[2], range(1, count))
+    if any(share(0, member.matrices[2], i * c_step, member.matrices[2]) for i in further):
         found_steps = f"{c} bytes from one to the next"
         raise UserError(
             "members of C share elements",
@@ -194,11 +194,11 @@ def batch_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
             found=found_steps,
             accepted="members of their own",
         )
-    return for_library(replace(one, count=count, steps=(a, b, c)), library)
+    return for_library(replace(member, count=count, steps=(a, b, c)), library)
 
 
 def _check_step(name: str, step: int, library: Library) -> None:
-    """Refuse members of a batch that lie where no launch can take them.
+    """Check that batch members are aligned and not too far apart.
 
     Where each is launched for itself, it begins where a matrix may begin. One launch takes the elements from one to
     the next, in 32 bits.
@@ -215,21 +215,21 @@ def _check_step(name: str, step: int, library: Library) -> None:
 
 
 _Array = tuple[tuple[int, ...], tuple[int, ...]]
-"""Shape, and strides in bytes."""
+"""Shape and strides, in bytes."""
 
 
 def _arrays(forms: tuple[Form, Form, Form], dtype: str, dimensions: int, words: tuple[str, str]) -> list[_Array]:
-    """Read A, B and C; the words say what each should be, and what is accepted."""
-    found = [array_of(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
-    for name, (shape, _) in zip(POINTERS, found, strict=True):
+    """Read A, B and C and check their number of dimensions."""
+    arrays = [array_of(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
+    for name, (shape, _) in zip(POINTERS, arrays, strict=True):
         if len(shape) != dimensions or min(shape) < 1:
-            what, accepted = words
-            raise UserError(f"{name} is not {what}", code="wrong-type", key=name, found=shape, accepted=accepted)
-    return found
+            expected, accepted = words
+            raise UserError(f"{name} is not {expected}", code="wrong-type", key=name, found=shape, accepted=accepted)
+    return arrays
 
 
 def array_of(name: str, form: Form, dtype: str) -> _Array:
-    """Return shape and strides in bytes of an array of the element type."""
+    """Return the shape and the strides in bytes of an array, after checking its element type."""
     extents, strides, element, writable = form
     torch = type(element).__module__ == "torch"
     kind = str(element).removeprefix("torch.") if torch else element
@@ -255,18 +255,20 @@ def _fitting(arrays: Iterable[_Array], library: Library) -> CallForm:
     inner, n = (b.rows, b.columns) if layout[1] == "n" else (b.columns, b.rows)
     if inner != k or (c.rows, c.columns) != (m, n):
         shapes = ", ".join(f"{name} {x.rows} x {x.columns}" for name, x in zip(POINTERS, (a, b, c), strict=True))
-        wanted = {"nn": "m x k, k x n", "nt": "m x k, n x k", "tn": "k x m, k x n", "tt": "k x m, n x k"}[layout]
+        expected_shapes = {"nn": "m x k, k x n", "nt": "m x k, n x k", "tn": "k x m, k x n", "tt": "k x m, n x k"}[
+            layout
+        ]
         raise UserError(
             "the shapes of the matrices do not fit together",
             code="mismatch",
             found=shapes,
-            accepted=f"{wanted}, m x n (layout {layout})",
+            accepted=f"{expected_shapes}, m x n (layout {layout})",
         )
     return CallForm((a, b, c), (a.span, b.span, c.span), (m, n, k, a.leading, b.leading, c.leading))
 
 
 def _leading(name: str, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> int:
-    """Return the elements from one column to the next. A stride along an extent of 1 does not matter."""
+    """Return the leading dimension in elements. The stride along an extent of 1 is ignored."""
     (rows, columns), (down, across) = shape, strides
     leading, odd = divmod(across, item) if columns > 1 else (rows, 0)
     if (rows > 1 and down != item) or odd or leading < rows:
@@ -286,7 +288,7 @@ def _leading(name: str, shape: tuple[int, ...], strides: tuple[int, ...], item: 
 
 
 def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
-    """Refuse matrices that are not aligned, and a C that shares elements with A or B.
+    """Check that matrices are aligned and that C shares no element with A or B.
 
     Blocks of C are written while others still read A and B. Parts of one larger matrix whose elements differ are apart,
     though their addresses interleave.
@@ -306,36 +308,36 @@ def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
     members = [
         [pointer + i * step for i in range(form.count)] for pointer, step in zip(pointers, form.steps, strict=True)
     ]
-    written = np.array(members[2], dtype=np.int64)
-    for name, matrix, span, read in zip(POINTERS[:2], form.matrices[:2], form.spans[:2], members[:2], strict=True):
-        if read[0] == read[-1]:  # one matrix for all
-            read = read[:1]  # noqa: PLW2901 - the same places
-        starts = np.array(read, dtype=np.int64)
-        if max(read) + span <= min(members[2]) or max(members[2]) + form.spans[2] <= min(read):
+    c_addresses = np.array(members[2], dtype=np.int64)
+    for name, matrix, span, addresses in zip(POINTERS[:2], form.matrices[:2], form.spans[:2], members[:2], strict=True):
+        if addresses[0] == addresses[-1]:  # one matrix for all
+            addresses = addresses[:1]  # noqa: PLW2901 - the same places
+        starts = np.array(addresses, dtype=np.int64)
+        if max(addresses) + span <= min(members[2]) or max(members[2]) + form.spans[2] <= min(addresses):
             continue
-        near = (starts[:, None] < written + form.spans[2]) & (written < starts[:, None] + span)
+        near = (starts[:, None] < c_addresses + form.spans[2]) & (c_addresses < starts[:, None] + span)
         for i, j in np.argwhere(near):
-            if share(read[i], matrix, members[2][j], c):
+            if share(addresses[i], matrix, members[2][j], c):
                 raise UserError(
                     f"C shares elements with {name}",
                     code="out-of-range",
                     key="C",
-                    found=f"{name} at {hex(read[i])}, C at {hex(members[2][j])}",
+                    found=f"{name} at {hex(addresses[i])}, C at {hex(members[2][j])}",
                     accepted="a C of its own, or another part of the same matrix",
                 )
 
 
 def share(at: int, x: Matrix, place: int, y: Matrix) -> bool:
-    """Return whether two matrices at two addresses have an element in common."""
+    """Return whether two matrices at given addresses share an element."""
     ours = at + x.item * x.leading * np.arange(x.columns, dtype=np.int64)
-    others = place + y.item * y.leading * np.arange(y.columns, dtype=np.int64)
+    y_starts = place + y.item * y.leading * np.arange(y.columns, dtype=np.int64)
     # the last column of x that begins before each of y's ends
-    last = np.searchsorted(ours, others + y.item * y.rows) - 1
-    return bool(((last >= 0) & (ours[last] + x.item * x.rows > others)).any())
+    last = np.searchsorted(ours, y_starts + y.item * y.rows) - 1
+    return bool(((last >= 0) & (ours[last] + x.item * x.rows > y_starts)).any())
 
 
 def workspace_room(scratch: Operand, form: CallForm, pointers: tuple[int, int, int]) -> int:
-    """Return how many bytes a caller's workspace has.
+    """Check a caller's workspace and return its size in bytes.
 
     Args:
         scratch: The workspace.
@@ -377,7 +379,7 @@ def sized_form(
     batch: int = 1,
     strides: tuple[int, int, int] | None = None,
 ) -> CallForm:
-    """Return the form of a product, or of a batch of them, by its size.
+    """Return the form of a GEMM, or of a batch of GEMMs, of a given size.
 
     Args:
         m: Rows of C.
@@ -395,19 +397,19 @@ def sized_form(
     item = ELEMENT_BYTES[library.dtype]
     shapes = [(m, k) if library.layout[0] == "n" else (k, m), (k, n) if library.layout[1] == "n" else (n, k), (m, n)]
     columns = leading or [rows for rows, _ in shapes]
-    arrays = [(shape, (item, item * one)) for shape, one in zip(shapes, columns, strict=True)]
-    one = _fitting(arrays, library)
+    arrays = [(shape, (item, item * stride)) for shape, stride in zip(shapes, columns, strict=True)]
+    member = _fitting(arrays, library)
     if batch == 1 or not library.batched:
-        return for_library(one, library)
-    a, b, c = strides or (matrix.leading * matrix.columns for matrix in one.matrices)
+        return for_library(member, library)
+    a, b, c = strides or (matrix.leading * matrix.columns for matrix in member.matrices)
     steps = a * item, b * item, c * item
     for name, step in zip(POINTERS, steps, strict=True):
         _check_step(name, step, library)
-    return for_library(replace(one, count=batch, steps=steps), library)
+    return for_library(replace(member, count=batch, steps=steps), library)
 
 
 def for_library(form: CallForm, library: Library) -> CallForm:
-    """Return a form with what the library's launches know of it.
+    """Return a form with the batch values and factors that the library's launches use.
 
     That is whether they compute all of its members, how many these are and how they lie, and the factors that the plan
     of its size depends on, whatever the leading dimensions.
@@ -419,14 +421,18 @@ def for_library(form: CallForm, library: Library) -> CallForm:
         form, size = replace(form, point=point, together=True), (*size, form.count)
     used: set[str] = set()
     for kernel in possible(library, *size):
-        parts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when)]
+        parts = [
+            text
+            for launch in kernel.launches
+            for text in (*launch.grid, *launch.block, launch.shared_bytes, launch.when)
+        ]
         parts += [buffer.elements for buffer in kernel.workspace]
         used.update(*(names_in(text, at=Location(kernel.name), key=text) for text in parts if text))
     return replace(form, named=tuple(i for i, name in enumerate(library.factors) if name in used))
 
 
 def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
-    """Plan the launches for one product or one batch, addresses apart. Needs no GPU.
+    """Plan the launches of one GEMM or one batch, without addresses. Needs no GPU.
 
     Args:
         library: The library.
@@ -436,17 +442,17 @@ def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
         UserError: An expression of the library fails, or its result is not a legal launch.
     """
     number = pick(library, point)
-    made = launches(library, number, point)
+    launch_plan = launches(library, number, point)
     buffers, end = [], 0
-    for buffer in made.workspace:
+    for buffer in launch_plan.workspace:
         buffers.append(CallBuffer(buffer.name, end, buffer.bytes, buffer.zero))
         end += ceil_div(buffer.bytes, ALIGNMENT) * ALIGNMENT
-    steps = tuple(_step(launch, point) for launch in made.steps)
-    return CallPlan(number, steps, tuple(buffers), end, made.tensor_maps)
+    steps = tuple(_step(launch, point) for launch in launch_plan.steps)
+    return CallPlan(number, steps, tuple(buffers), end, launch_plan.tensor_maps)
 
 
 def launches(library: Library, number: int, point: Mapping[str, Scalar]) -> Launches:
-    """Return the launches of one of its kernels for one product.
+    """Return the launches of one kernel for one GEMM.
 
     Args:
         library: The library.
@@ -459,23 +465,30 @@ def launches(library: Library, number: int, point: Mapping[str, Scalar]) -> Laun
     kernel = library.kernels[number]
     at = Location(kernel.name)
     scope = Scope(point, frozenset(point), lambda _: at, library.dtype)
-    made = resolved(kernel.declared, kernel.buffers, scope)
-    taken = {name for step in made.steps for name, kind in step.arguments if kind == TENSOR_MAP}
+    launch_plan = resolved(kernel.declared, kernel.buffers, scope)
+    used_maps = {name for step in launch_plan.steps for name, kind in step.arguments if kind == TENSOR_MAP}
     return replace(
-        made, tensor_maps=tuple(_sized(one, i, scope) for i, one in enumerate(kernel.tensor_maps) if one.name in taken)
+        launch_plan,
+        tensor_maps=tuple(
+            _sized(tensor_map, i, scope)
+            for i, tensor_map in enumerate(kernel.tensor_maps)
+            if tensor_map.name in used_maps
+        ),
     )
 
 
-def _sized(one: LibraryMap, i: int, scope: Scope) -> TensorMap:
-    """Return a map for one product."""
+def _sized(declared_map: LibraryMap, i: int, scope: Scope) -> TensorMap:
+    """Return the tensor map of one GEMM."""
     path = ("tensor_maps", i)
-    first, second = (scope.size(text, (*path, "extents", j), most=LARGEST) for j, text in enumerate(one.extents))
-    made = one.sized((first, second), scope.size(one.leading, (*path, "leading"), most=LARGEST))
-    refused = made.refused(ELEMENT_BYTES[one.dtype])
+    first, second = (
+        scope.size(text, (*path, "extents", j), most=LARGEST) for j, text in enumerate(declared_map.extents)
+    )
+    tensor_map = declared_map.sized((first, second), scope.size(declared_map.leading, (*path, "leading"), most=LARGEST))
+    refused = tensor_map.refused(ELEMENT_BYTES[declared_map.dtype])
     if refused:
-        field, found, accepted = refused
-        raise scope.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
-    return made
+        field, value, accepted = refused
+        raise scope.error("this tensor map cannot be made", (*path, field), found=value, accepted=accepted)
+    return tensor_map
 
 
 def _step(launch: Launch, point: Mapping[str, Scalar]) -> CallStep:

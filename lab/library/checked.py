@@ -1,4 +1,4 @@
-"""What a library's kernels reach at sizes that it was not made for, beside cuBLAS: rows, classes of sizes, figures."""
+"""A library compared with cuBLAS at sizes it was not tuned for: rows, classes of sizes, summary figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.library.alignment import VECTOR
 from lab.measured.timing import Samples
 
 TINY_MFLOP = 20.0
-"""Products of fewer operations are tiny: on an H200 they take about as long as a launch."""
+"""GEMMs with fewer MFLOP are tiny: on an H200 they take about as long as an empty launch."""
 
 THIN, DEEP = 64, 16
 """A product is thin where m or n is at most `THIN`, deep where k is `DEEP` times the geometric mean of m and n."""
@@ -23,7 +23,7 @@ THIN, DEEP = 64, 16
 
 @dataclass(frozen=True, slots=True)
 class CheckedSize:
-    """A library's kernel and cuBLAS at one size.
+    """A library's kernel compared with cuBLAS at one size.
 
     Attributes:
         layout: BLAS letters of A and B.
@@ -49,23 +49,23 @@ class CheckedSize:
 
     @property
     def ratio(self) -> float | None:
-        """Throughput over cuBLAS's; None where either has no time."""
+        """Throughput relative to cuBLAS; None if either has no time."""
         return self.cublas.median / self.samples.median if self.samples and self.cublas else None
 
     @property
     def expectation_error(self) -> float | None:
-        """By how much the expected time misses the median, relative to this; None where there is none."""
+        """Relative error of the expected time against the median; None if either is missing."""
         return abs(self.expected_ms / self.samples.median - 1) if self.expected_ms and self.samples else None
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Shape, and whether `VECTOR` divides every dimension."""
+        """Shape class, and whether `VECTOR` divides every dimension."""
         return shape_of(self.size), "aligned" if all(x % VECTOR == 0 for x in self.size[: len(AXES)]) else "unaligned"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckSummary:
-    """Ratios to cuBLAS over some sizes.
+    """Ratios to cuBLAS over a set of sizes.
 
     Attributes:
         name: What they have in common.
@@ -85,7 +85,7 @@ class CheckSummary:
 
 
 def shape_of(size: Size) -> str:
-    """Return the class of a size: `tiny`, `thin`, `deep` or `large`, the first that holds."""
+    """Return the class of a size: the first that applies of `tiny`, `thin`, `deep` and `large`."""
     m, n, k, batch = extents(size)
     if 2e-6 * m * n * k * batch < TINY_MFLOP:
         return "tiny"
@@ -95,7 +95,7 @@ def shape_of(size: Size) -> str:
 
 
 def summaries(rows: Sequence[CheckedSize]) -> tuple[CheckSummary, ...]:
-    """Return the ratios of all sizes, of each layout, and of each class; nothing where no size has one."""
+    """Summarise the ratios over all sizes, per layout and per class; classes without a ratio are left out."""
     groups: dict[str, list[float]] = {}
     for row in rows:
         if row.ratio is not None:
@@ -106,10 +106,10 @@ def summaries(rows: Sequence[CheckedSize]) -> tuple[CheckSummary, ...]:
 
 
 def _summary(name: str, ratios: Sequence[float]) -> CheckSummary:
-    found = np.array(ratios)
-    mean = float(np.exp(np.log(found).mean()))
+    values = np.array(ratios)
+    mean = float(np.exp(np.log(values).mean()))
     return CheckSummary(
-        name, len(found), mean, float(np.percentile(found, 5)), float(found.min()), float((found > 1).mean())
+        name, len(values), mean, float(np.percentile(values, 5)), float(values.min()), float((values > 1).mean())
     )
 
 

@@ -1,4 +1,4 @@
-"""``C ← α W + β C`` with α and β on the GPU: the launch behind a product that is called with such scalars.
+"""``C ← α W + β C`` with α and β in GPU memory: the extra launch of a GEMM with such scalars.
 
 A library's kernels take α and β by value, which costs a call with numbers of the host nothing. Where one of them is
 known to the GPU alone, the product ``W = op(A) op(B)`` goes to the workspace, and one more launch writes C. That serves
@@ -24,7 +24,7 @@ from lab.library.driver import LaunchConfig
 
 ENTRY = "combine"
 THREADS = 256
-"""Of a block; each thread writes one element of C."""
+"""Threads per block; each thread writes one element of C."""
 
 _PTX_TYPES = {"float32": "f32", "float64": "f64"}
 
@@ -91,7 +91,7 @@ END:
 
 
 def has_combination(dtype: str) -> bool:
-    """Return whether α and β of a library of this element type may lie on the GPU."""
+    """Return whether α and β may be on the GPU for this element type."""
     return dtype in _PTX_TYPES
 
 
@@ -117,23 +117,23 @@ def combine_ptx(dtype: str) -> str:
 
 @lru_cache(maxsize=1024)
 def product_form(form: CallForm) -> CallForm:
-    """Return the form of the product alone, whose result W has no gaps and serves every member of a batch in turn.
+    """Return the form of the GEMM alone; its result W is contiguous and reused by the batch members in turn.
 
     So each member is launched for itself, by a library of batches, too, as a batch of one.
     """
     a, b, c = form.matrices
-    made = Matrix(c.rows, c.columns, c.rows, c.item)
+    w = Matrix(c.rows, c.columns, c.rows, c.item)
     m, n, k, lda, ldb = form.point[:5]
     alone = (1, 0, 0, 0) if form.together else ()
-    spans, steps = (*form.spans[:2], made.span), (*form.steps[:2], 0)
-    return replace(form, matrices=(a, b, made), spans=spans, steps=steps, point=(m, n, k, lda, ldb, m, *alone))
+    spans, steps = (*form.spans[:2], w.span), (*form.steps[:2], 0)
+    return replace(form, matrices=(a, b, w), spans=spans, steps=steps, point=(m, n, k, lda, ldb, m, *alone))
 
 
 class Combination:
-    """The launch for matrices of one form on one stream, as the driver takes it. Addresses and scalars are changed."""
+    """The launch for matrices of one form on one stream, in the driver's format. Addresses and scalars can change."""
 
     def __init__(self, form: CallForm, dtype: str, function: int, stream: int) -> None:
-        """Lay the arguments out.
+        """Build the kernel arguments and the launch configuration.
 
         Args:
             form: The matrices.

@@ -1,4 +1,4 @@
-"""A library at work: `load` a folder, `select` a kernel, run `gemm` on the GPU.
+"""Dispatch: `load` a library, `select` a kernel, run `gemm` on the GPU.
 
 ::
 
@@ -43,19 +43,19 @@ from lab.library.queues import Contexts, Factors, LoadedContext
 from lab.library.tree import Logic
 
 _MOST_REMEMBERED = 1 << 16
-"""The most sizes whose kernel is remembered; beyond, the memory is cleared."""
+"""The most sizes with a cached kernel; when it is exceeded, the cache is cleared."""
 
 _MOST_PLANS = 1024
-"""The most calls whose launches are remembered, and the most forms of arrays."""
+"""The most calls with cached launches, and the most cached array forms."""
 
 _OPERANDS = (*POINTERS, "workspace")
 
 
 class Picker:
-    """Logic that remembers what it picked."""
+    """Kernel selection with a cache of past selections."""
 
     def __init__(self, logic: Logic, number: Callable[[int, int, int, int], int] | None = None) -> None:
-        """Nothing is remembered yet.
+        """Start with an empty cache.
 
         Args:
             logic: The logic, for the kernels' names.
@@ -65,7 +65,7 @@ class Picker:
         self._picked: dict[Size, str] = {}
 
     def select(self, m: int, n: int, k: int, batch: int = 1) -> str:
-        """Return the name of the kernel for a size, of matrices without padding. Asking again costs one look-up.
+        """Return the name of the kernel for a size, for matrices without padding. A repeated query is one dict look-up.
 
         Args:
             m: Rows of C.
@@ -90,7 +90,7 @@ class Dispatcher(Picker):
     """A loaded library, for any number of threads, streams, contexts and GPUs."""
 
     def __init__(self, stored: StoredLibrary) -> None:
-        """Keep the library and its machine code; the first `gemm` is what needs a GPU, and no file is read any more."""
+        """Keep the library and its machine code. Only the first `gemm` needs a GPU; no file is read after this."""
         library = stored.library
         super().__init__(library.logic, partial(picked, library))
         self.library, self.folder, self._stored = library, stored.place, stored
@@ -151,7 +151,7 @@ class Dispatcher(Picker):
         stream: object = None,
         workspace: object = None,
     ) -> None:
-        """Queue a product for each member of strided batches.
+        """Queue one GEMM per member of strided batches.
 
         A library of batches, tuned with `NumIndicesC: 3`, picks a kernel by m, n, k and the number of products, and one
         launch of it computes all members. With alpha or beta on the GPU each member is launched for itself.
@@ -191,7 +191,7 @@ class Dispatcher(Picker):
         batch: int = 1,
         strides: tuple[int, int, int] | None = None,
     ) -> int:
-        """Return how many bytes of scratch a product needs, mostly 0. Needs no GPU.
+        """Return the workspace size of a GEMM in bytes, mostly 0. Needs no GPU.
 
         Args:
             m: Rows of C.
@@ -230,7 +230,7 @@ class Dispatcher(Picker):
         batch: int = 1,
         strides: tuple[int, int, int] | None = None,
     ) -> None:
-        """Load and allocate what a product needs in the current context, so that its first call only queues.
+        """Load and allocate what a GEMM needs in the current context, so that its first call only queues.
 
         Args:
             m: Rows of C.
@@ -265,12 +265,12 @@ class Dispatcher(Picker):
         stream: object,
         workspace: object,
     ) -> None:
-        """Check a call and queue it. What is known of arrays of the same forms is looked up."""
+        """Check a call and queue it. The form of the arrays is cached."""
         operands: tuple[Operand, ...]
-        operands = one, other, result = operand("A", arrays[0]), operand("B", arrays[1]), operand("C", arrays[2])
-        key = one[1], other[1], result[1]
+        operands = a, b, result = operand("A", arrays[0]), operand("B", arrays[1]), operand("C", arrays[2])
+        key = a[1], b[1], result[1]
         form = forms.known.get(key) or forms.new(key)
-        pointers = at_a, at_b, at_c = one[0], other[0], result[0]
+        pointers = at_a, at_b, at_c = a[0], b[0], result[0]
         a_span, b_span, c_span = form.spans
         if (
             (at_a | at_b | at_c) % 16
@@ -292,8 +292,10 @@ class Dispatcher(Picker):
         else:
             numbers = host_numbers(alpha, beta, self.library.dtype)
             if numbers is None:
-                read = gpu_factors(factors, self.library.dtype, form, pointers, room)
-                self._entered(at_a, lambda context: _queue_combined(context, handle, form, operands, read, room=room))
+                scalars = gpu_factors(factors, self.library.dtype, form, pointers, room)
+                self._entered(
+                    at_a, lambda context: _queue_combined(context, handle, form, operands, scalars, room=room)
+                )
                 return
         context = self._contexts.current()
         if context is not None:
@@ -303,7 +305,7 @@ class Dispatcher(Picker):
             _queue(context, handle, form, operands, numbers, room=room)
 
     def _entered(self, pointer: int, call: Callable[[LoadedContext], None]) -> None:
-        """Call in the current context, or in that of some memory where none is current."""
+        """Run a call in the current context, or in the context of a pointer if none is current."""
         current = self._contexts.current()
         with nullcontext(current) if current else self._contexts.pushed(pointer) as context:
             call(context)
@@ -326,16 +328,16 @@ def _queue(
     *,
     room: tuple[int, int] | None,
 ) -> None:
-    """Queue a call in the current context, unless an array cannot be reached there."""
+    """Queue a call in the current context, after checking that it can access all arrays."""
     a, b, c = operands[:3]
     if not a[3] == b[3] == c[3] == context.trusted or room:
         context.check_reach(_OPERANDS, operands)
     queue = context.queue(handle)
     if not a[2] is b[2] is c[2] is None or room:
         own = handle or LEGACY_STREAM
-        others = {one[2] or LEGACY_STREAM for one in operands if one[2] is not None} - {own}
-        if others:
-            queue.wait_for(sorted(others))
+        other_streams = {array[2] or LEGACY_STREAM for array in operands if array[2] is not None} - {own}
+        if other_streams:
+            queue.wait_for(sorted(other_streams))
     queue.run(form, (a[0], b[0], c[0]), factors, room)
 
 
@@ -348,58 +350,60 @@ def _queue_combined(
     *,
     room: tuple[int, int] | None,
 ) -> None:
-    """Queue a call whose alpha or beta lies on the GPU, unless an array or a factor cannot be reached."""
-    named: Mapping[str, Operand] = {**dict(zip(_OPERANDS, operands, strict=False)), **factors.operands}
-    context.check_reach(tuple(named), tuple(named.values()))
+    """Queue a call with alpha or beta on the GPU, after checking that all arrays and factors are accessible."""
+    operands_by_name: Mapping[str, Operand] = {**dict(zip(_OPERANDS, operands, strict=False)), **factors.operands}
+    context.check_reach(tuple(operands_by_name), tuple(operands_by_name.values()))
     queue = context.queue(handle)
-    others = {one[2] or LEGACY_STREAM for one in named.values() if one[2] is not None} - {handle or LEGACY_STREAM}
-    if others:
-        queue.wait_for(sorted(others))
-    a, b, c = (one[0] for one in operands[:3])
+    other_streams = {array[2] or LEGACY_STREAM for array in operands_by_name.values() if array[2] is not None} - {
+        handle or LEGACY_STREAM
+    }
+    if other_streams:
+        queue.wait_for(sorted(other_streams))
+    a, b, c = (array[0] for array in operands[:3])
     queue.run_combined(form, (a, b, c), factors.places, room)
 
 
 class _Forms:
-    """What is known of three arrays, apart from their places."""
+    """A cache of call forms, keyed by the forms of the three arrays."""
 
     def __init__(self, library: Library, reader: Callable[[tuple[Form, Form, Form], Library], CallForm]) -> None:
         self.known: dict[tuple[Form, Form, Form], CallForm] = {}
         self._library, self._reader = library, reader
 
     def new(self, forms: tuple[Form, Form, Form]) -> CallForm:
-        """Read three forms."""
-        made = self._reader(forms, self._library)
+        """Check three array forms and cache the result."""
+        form = self._reader(forms, self._library)
         if len(self.known) >= _MOST_PLANS:
             self.known.clear()
-        self.known[forms] = made
-        return made
+        self.known[forms] = form
+        return form
 
 
 class LayoutDispatcher:
-    """Libraries of one element type for several layouts. Its methods are those of `Dispatcher`, with a layout each.
+    """Libraries of one element type for several layouts. It has `Dispatcher`'s methods with an extra `layout` argument.
 
     ``layout`` holds the BLAS letters of A and B: where the first is t, A is stored k x m; where the second is, B n x k.
     A method raises a UserError where there is no library for the layout.
     """
 
     def __init__(self, dispatchers: Iterable[Dispatcher]) -> None:
-        """Keep them by layout.
+        """Store the dispatchers by layout.
 
         Raises:
             UserError: Two have the same layout, or their element types differ.
         """
         self.layouts: dict[str, Dispatcher] = {}
-        for one in dispatchers:
-            first = next(iter(self.layouts.values()), one)
-            if one.library.layout in self.layouts or one.library.dtype != first.library.dtype:
+        for dispatcher in dispatchers:
+            first = next(iter(self.layouts.values()), dispatcher)
+            if dispatcher.library.layout in self.layouts or dispatcher.library.dtype != first.library.dtype:
                 raise UserError(
                     "the place holds libraries that do not belong together",
                     code="conflict",
-                    at=Location(one.folder),
-                    found=f"{one.library.name} beside {first.library.name}",
+                    at=Location(dispatcher.folder),
+                    found=f"{dispatcher.library.name} beside {first.library.name}",
                     accepted="libraries of one element type, one for each layout",
                 )
-            self.layouts[one.library.layout] = one
+            self.layouts[dispatcher.library.layout] = dispatcher
 
     def select(self, m: int, n: int, k: int, layout: str = "nn", *, batch: int = 1) -> str:
         """Return the name of the kernel for a size; see `Picker.select`."""
@@ -432,15 +436,15 @@ class LayoutDispatcher:
         stream: object = None,
         workspace: object = None,
     ) -> None:
-        """Queue a product for each member of strided batches; see `Dispatcher.gemm_batched`."""
+        """Queue one GEMM per member of strided batches; see `Dispatcher.gemm_batched`."""
         self._of(layout).gemm_batched(alpha, A, B, beta, C, stream=stream, workspace=workspace)
 
     def workspace_bytes(self, m: int, n: int, k: int, *, layout: str = "nn", **options: Any) -> int:  # noqa: ANN401 - several
-        """Return how many bytes of scratch a product needs; see `Dispatcher.workspace_bytes`."""
+        """Return the workspace size of a GEMM in bytes; see `Dispatcher.workspace_bytes`."""
         return self._of(layout).workspace_bytes(m, n, k, **options)
 
     def prepare(self, m: int, n: int, k: int, *, layout: str = "nn", **options: Any) -> None:  # noqa: ANN401 - several
-        """Load and allocate what a product needs; see `Dispatcher.prepare`."""
+        """Load and allocate what a GEMM needs; see `Dispatcher.prepare`."""
         self._of(layout).prepare(m, n, k, **options)
 
     def _of(self, layout: str) -> Dispatcher:
@@ -456,7 +460,7 @@ class LayoutDispatcher:
 
 
 def load(path: Path | str) -> Dispatcher | LayoutDispatcher:
-    """Load a library, or several that differ in their layouts.
+    """Load a library, or several that differ only in layout.
 
     Args:
         path: A library's JSON or archive; a folder that holds either, or several; or the name of a library that comes
@@ -465,5 +469,5 @@ def load(path: Path | str) -> Dispatcher | LayoutDispatcher:
     Raises:
         UserError: There is no library, or the file is not one.
     """
-    found = [Dispatcher(one) for one in stored(path)]
-    return found[0] if len(found) == 1 else LayoutDispatcher(found)
+    dispatchers = [Dispatcher(stored_library) for stored_library in stored(path)]
+    return dispatchers[0] if len(dispatchers) == 1 else LayoutDispatcher(dispatchers)

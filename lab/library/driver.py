@@ -1,4 +1,4 @@
-"""The functions of the CUDA driver that queue a library's kernels, called through ctypes.
+"""The CUDA driver functions that queue a library's kernels, called through ctypes.
 
 The driver alone knows which context is current and what a pointer belongs to, whatever other library made them, and a
 call of it costs a quarter of a microsecond. No context is pushed on the stack that PyCUDA keeps in Python.
@@ -56,10 +56,10 @@ _FUNCTIONS = (
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuTensorMapEncodeTiled",
 )
-"""By the names that the driver exports. `cuCtxGetId` and `cuStreamGetId` are the newest: CUDA 12.0."""
+"""Names exported by the driver. `cuCtxGetId` and `cuStreamGetId` are the newest: CUDA 12.0."""
 
 _NOT_CURRENT = (3, 201)
-"""CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_CONTEXT: what `cuCtxGetId` returns where no context is current."""
+"""CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT: `cuCtxGetId` returns them without a current context."""
 
 OUT_OF_MEMORY = 2
 _MAX_DYNAMIC_SHARED = 8
@@ -76,14 +76,14 @@ LEGACY_STREAM = 1
 
 
 _HALF = 1 << 32
-"""Of an answer of 4 bytes, what the upper half of its word holds does not matter."""
+"""Modulus that keeps the lower 4 bytes of an 8-byte word."""
 
 
 class DriverError(LabError):
     """A function of the CUDA driver returned an error."""
 
     def __init__(self, function: str, status: int, text: str) -> None:
-        """Keep the number, by cuda.h's enumeration CUresult."""
+        """Store the status, a value of cuda.h's enumeration CUresult."""
         self.status = status
         super().__init__(f"{function} returns {status}: {text}")
 
@@ -103,7 +103,7 @@ class LaunchConfig(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class PointerFacts:
-    """What the driver knows of an address.
+    """The driver's attributes of an address.
 
     Attributes:
         known: It is memory of CUDA's.
@@ -121,7 +121,7 @@ class PointerFacts:
 
 
 class _Answers(threading.local):
-    """Where the driver writes: a thread must not read what another one asked for."""
+    """Thread-local output buffers for driver calls."""
 
     def __init__(self) -> None:
         word = _WORD()
@@ -138,7 +138,7 @@ _ON_DEVICE = 2
 
 
 class CudaDriver:
-    """The driver, initialised. Handles are integers. What fails raises a `DriverError`."""
+    """The initialised driver. Handles are integers. A failing call raises a `DriverError`."""
 
     def __init__(self, library: Any) -> None:  # noqa: ANN401 - its functions are attributes
         """Look the functions up in a loaded library.
@@ -185,7 +185,7 @@ class CudaDriver:
             raise MissingToolError(f"gemm needs an NVIDIA GPU: cuInit returns {status}: {self._text(status)}")
 
     def current(self) -> int:
-        """Return the number of the current context, which no other context ever gets; 0 where there is none."""
+        """Return the unique ID of the current context; 0 without a current context."""
         word, at = self._answers.number
         status = self._context_id(None, at)
         if status:
@@ -195,7 +195,7 @@ class CudaDriver:
         return word.value
 
     def stream_id(self, stream: int) -> int | None:
-        """Return the number of a stream, which no other stream ever gets; None while it is captured.
+        """Return the unique ID of a stream; None while it is captured.
 
         The driver tells no number of a captured stream, and a capture in which it was asked for one is lost.
         """
@@ -211,7 +211,7 @@ class CudaDriver:
         return word.value
 
     def context(self) -> int:
-        """Return the current context; 0 where there is none."""
+        """Return the handle of the current context; 0 without a current context."""
         word = _WORD()
         self._call("cuCtxGetCurrent", ctypes.byref(word))
         return word.value
@@ -223,7 +223,7 @@ class CudaDriver:
         return number.value
 
     def is_primary(self, context: int, ordinal: int) -> bool:
-        """Return whether a context is its GPU's primary one, which PyTorch, CuPy and CUDA's runtime use."""
+        """Return whether a context is its GPU's primary context, which PyTorch, CuPy and the CUDA runtime use."""
         flags, active = ctypes.c_uint(), ctypes.c_int()
         self._call("cuDevicePrimaryCtxGetState", ordinal, ctypes.byref(flags), ctypes.byref(active))
         if not active.value:
@@ -233,14 +233,14 @@ class CudaDriver:
         return primary == context
 
     def primary(self, ordinal: int) -> int:
-        """Return the primary context of a GPU, made if need be, and keep it alive."""
+        """Retain and return the primary context of a GPU, creating it if needed."""
         word = _WORD()
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(word), ordinal)
         return word.value
 
     @contextmanager
     def pushed(self, context: int) -> Iterator[None]:
-        """Make a context current."""
+        """Make a context current within the `with` block."""
         self._call("cuCtxPushCurrent_v2", context)
         try:
             yield
@@ -248,7 +248,7 @@ class CudaDriver:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(_WORD()))
 
     def unreached(self, operands: Iterable[Operand], trusted: int, ordinal: int, context: int) -> int | None:
-        """Return the address of the first array that kernels of the current context may not access; None without one.
+        """Return the address of the first array that is inaccessible from the current context; None if there is none.
 
         They may where it was allocated in this context, which is asked first, since one answer takes half the time of
         all. Else they may where it lies on the context's GPU, or on none alone. The driver gives a device pointer for
@@ -266,24 +266,24 @@ class CudaDriver:
         for pointer, _, _, gpu in operands:
             if gpu == trusted or (ask(at, _CONTEXT, pointer) == 0 and word.value == context):
                 continue
-            found = self._asked_of(pointer)
-            here = found[4] == ordinal and found[0] in (0, context)
-            if not found[2] or not (here or found[3] or found[1] != _ON_DEVICE):
+            attributes = self._asked_of(pointer)
+            is_local = attributes[4] == ordinal and attributes[0] in (0, context)
+            if not attributes[2] or not (is_local or attributes[3] or attributes[1] != _ON_DEVICE):
                 return pointer
         return None
 
     def facts(self, pointer: int) -> PointerFacts:
-        """Return what is known of an address; of one that is unknown, everything is 0."""
+        """Return the driver's attributes of an address; all are 0 for an unknown one."""
         context, kind, reached, managed, ordinal = self._asked_of(pointer)
         return PointerFacts(kind != 0, kind == _ON_DEVICE and not managed, ordinal, context, reached != 0)
 
     def _asked_of(self, pointer: int) -> memoryview:
-        """Return the attributes of an address, in the order of `_ATTRIBUTES`."""
-        found, places = self._answers.facts
+        """Return the raw attributes of an address, in the order of `_ATTRIBUTES`."""
+        attributes, places = self._answers.facts
         status = self._pointer_attributes(5, _ATTRIBUTES_AT, places, pointer)
         if status:
             raise self.error("cuPointerGetAttributes", status)
-        return found
+        return attributes
 
     def module(self, image: bytes) -> int:
         """Load a cubin into the current context."""
@@ -291,16 +291,16 @@ class CudaDriver:
             return self._made("cuModuleLoadData", image)
 
     def function(self, module: int, entry: str) -> int:
-        """Return a kernel of a module."""
+        """Return the function handle of a kernel in a module."""
         with self._uncaptured():
             return self._made("cuModuleGetFunction", module, entry.encode())
 
     def allow_shared(self, function: int, count: int) -> None:
-        """Let a kernel have so many bytes of dynamic shared memory. Above 48 KiB, with the static part, it must ask."""
+        """Raise a kernel's limit of dynamic shared memory; needed above 48 KiB including the static part."""
         self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, count)
 
     def resident_blocks(self, function: int, block: tuple[int, int, int], shared: int, ordinal: int) -> int:
-        """Return how many blocks of a kernel a GPU holds at once; of one with clusters, whole clusters of blocks.
+        """Return the number of blocks of a kernel resident on a GPU at once; with clusters, those of whole clusters.
 
         Args:
             function: The kernel, which may have the shared memory.
@@ -318,43 +318,43 @@ class CudaDriver:
         occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         return multiprocessors * self._number(occupancy, function, math.prod(block), shared)
 
-    def encode(self, one: TensorMap, address: int) -> EncodedMap:
-        """Return a tensor map of a matrix at an address."""
-        made = EncodedMap()
-        status = made.encode(self._api["cuTensorMapEncodeTiled"], one, address)
+    def encode(self, tensor_map: TensorMap, address: int) -> EncodedMap:
+        """Encode the tensor map of a matrix at an address."""
+        encoded = EncodedMap()
+        status = encoded.encode(self._api["cuTensorMapEncodeTiled"], tensor_map, address)
         if status:
             raise self.error("cuTensorMapEncodeTiled", status)
-        return made
+        return encoded
 
     def allocate(self, count: int) -> int:
-        """Return the address of so many bytes in the current context."""
+        """Allocate memory in the current context and return its address."""
         with self._uncaptured():
             return self._made("cuMemAlloc_v2", count)
 
     def clear(self, pointer: int, count: int, stream: int) -> None:
-        """Queue the setting of bytes to zero."""
+        """Queue a memset to zero."""
         self._call("cuMemsetD8Async", pointer, 0, count, stream)
 
     def capturing(self, stream: int) -> bool:
-        """Return whether what is queued on a stream becomes part of a graph."""
+        """Return whether a stream is being captured into a graph."""
         return bool(self._asked("cuStreamIsCapturing", stream) % _HALF)
 
     def event(self) -> int:
-        """Make an event of the current context, without a time."""
+        """Create an event without timing in the current context."""
         return self._made("cuEventCreate", _NO_TIMING)
 
-    def wait(self, stream: int, event: int, other: int) -> None:
-        """Let a stream wait for what was queued on another one until now."""
-        self._call("cuEventRecord", event, other)
+    def wait(self, stream: int, event: int, awaited: int) -> None:
+        """Make a stream wait for the work queued so far on another one."""
+        self._call("cuEventRecord", event, awaited)
         self._call("cuStreamWaitEvent", stream, event, 0)
 
     def error(self, function: str, status: int) -> DriverError:
-        """Describe the status that a function returned."""
+        """Return the error for a function's status."""
         return DriverError(function, status, self._text(status))
 
     @contextmanager
     def _uncaptured(self) -> Iterator[None]:
-        """Let this thread allocate and load while others capture; these would fail otherwise."""
+        """Allow this thread to allocate and load while other threads capture a graph."""
         mode = ctypes.c_int(_RELAXED)
         self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:
@@ -363,19 +363,19 @@ class CudaDriver:
             self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
     def _made(self, function: str, *arguments: object) -> int:
-        """Call a function that writes a handle to its first argument."""
+        """Call a function that writes a handle to its first argument, and return the handle."""
         word = _WORD()
         self._call(function, ctypes.byref(word), *arguments)
         return word.value
 
     def _asked(self, function: str, subject: int) -> int:
-        """Call a function that writes an answer to its second argument."""
+        """Call a function that writes a value to its second argument, and return the value."""
         word = _WORD()
         self._call(function, subject, ctypes.byref(word))
         return word.value
 
     def _number(self, function: str, *arguments: object) -> int:
-        """Call a function that writes a number of 4 bytes to its first argument."""
+        """Call a function that writes a 4-byte integer to its first argument, and return it."""
         number = ctypes.c_int()
         self._call(function, ctypes.byref(number), *arguments)
         return number.value
@@ -392,7 +392,7 @@ class CudaDriver:
 
 
 FORKS = [0]
-"""How often this process, or one that it was forked from, was forked: contexts do not survive that."""
+"""Number of forks in this process's ancestry since import. Contexts do not survive a fork."""
 
 
 def _count_fork() -> None:
@@ -405,7 +405,7 @@ if hasattr(os, "register_at_fork"):
 
 @lru_cache(maxsize=1)
 def cuda_driver() -> CudaDriver:
-    """Return the machine's driver.
+    """Load the CUDA driver once and return it.
 
     Raises:
         MissingToolError: There is none, it is too old, or it finds no GPU.

@@ -1,4 +1,4 @@
-"""A library as a folder that can be shipped: JSON, Python, C, and the cubins beside them."""
+"""A library as a folder to ship: JSON, Python, C and the cubins."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from lab.templates.launches import RESIDENT_BLOCKS
 
 
 class Selection(StrEnum):
-    """How the emitted C picks a kernel; every form picks the same one."""
+    """The form of kernel selection in the emitted C; both forms select the same kernel."""
 
     NESTED = "nested"
-    """Nested tests, and a memory for each thread of the sizes that it asked for, as in the Tensile paper. It is the
-    faster one, as `benchmarks/select_speed.py` shows."""
+    """Nested tests with a thread-local cache of sizes, as in the Tensile paper. The faster form.
+
+    `benchmarks/select_speed.py` compares both.
+    """
 
     TABLE = "table"
-    """A loop over a table of thresholds, and a binary search in one of exact sizes. It keeps nothing between calls."""
+    """A loop over a table of thresholds and a binary search of exact sizes, without state between calls."""
 
 
 _REMEMBERED_BITS = 10
-"""Of the number of sizes that a thread remembers: 1024 of them take 16 KiB."""
+"""Log2 of the number of sizes cached per thread: 1024 sizes take 16 KiB."""
 
 _INTEGERS = {"int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "uint64": "uint64_t"}
 _C_TYPES = {"float32": "float", "float64": "double", **_INTEGERS}
@@ -55,7 +57,7 @@ _TEMPLATES = Environment(
 def write(
     library: Library, cubins: Mapping[str, bytes], folder: Path, selection: Selection = Selection.NESTED
 ) -> tuple[Path, ...]:
-    """Write the folder: ``<name>.json``, ``.py``, ``.h``, ``.c`` and a cubin for each kernel.
+    """Write the library's folder: ``<name>.json``, ``.py``, ``.h``, ``.c`` and one cubin per kernel.
 
     Args:
         library: What is written.
@@ -92,7 +94,7 @@ def write(
 
 
 def to_python(library: Library) -> str:
-    """Return a module with `select(m, n, k)`, of batches `select(m, n, k, batch)`, that needs only Python."""
+    """Return a pure-Python module with `select(m, n, k)`, or `select(m, n, k, batch)` for batches."""
     numbers = {kernel.name: i for i, kernel in enumerate(library.kernels)}
     vector = library.logic.vector
     axes = split_axes(vector)
@@ -106,7 +108,7 @@ def to_header(library: Library) -> str:
 
 
 def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
-    """Return the C source: selection, and launches through the driver API.
+    """Return the C source: selection and launches through the driver API.
 
     Args:
         library: What is written.
@@ -157,9 +159,9 @@ def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
     )
 
 
-def _rendered(template: str, library: Library, **more: object) -> str:
+def _rendered(template: str, library: Library, **extra: object) -> str:
     names = {key: getattr(library, key) for key in ("name", "dtype", "layout", "arch")}
-    shown = {
+    context = {
         "L": library,
         "NAME": library.name.upper(),
         "real": REALS.get(library.dtype, "float"),
@@ -168,18 +170,18 @@ def _rendered(template: str, library: Library, **more: object) -> str:
         "factors": "alpha.x, beta.x, alpha.y, beta.y" if library.dtype in FACTORS_IN_C else "alpha, beta",
         "source": _plain(library.source),
         "axes": library.axes,
-        "strides": {one: f"int64_t {one}, " if library.batched else "" for one in STRIDES},
+        "strides": {stride: f"int64_t {stride}, " if library.batched else "" for stride in STRIDES},
         "batch": "int64_t batch, " if library.batched else "",
         "batched": "_batched" if library.batched else "",
         "least_leading": ("m" if library.layout[0] == "n" else "k", "k" if library.layout[1] == "n" else "n", "m"),
         **names,
-        **more,
+        **extra,
     }
-    return _TEMPLATES.get_template(template).render(**shown)
+    return _TEMPLATES.get_template(template).render(**context)
 
 
 def _plain(text: str) -> str:
-    """Return a sentence that can stand in a docstring and in a comment."""
+    """Return the text with characters replaced that would end a docstring or a C comment."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'").replace("*/", "* /")
 
 
@@ -192,7 +194,7 @@ class _Buffer:
 
 
 Resident = tuple[int, tuple[int, int, int], int]
-"""Number of a function, its block, and its bytes of dynamic shared memory."""
+"""A function's number, its block and its bytes of dynamic shared memory."""
 
 
 def _kernel(
@@ -202,7 +204,7 @@ def _kernel(
     residents: dict[Resident, int],
     maps: Iterator[int],
 ) -> dict[str, object]:
-    """Return a kernel's expressions in C.
+    """Return the template variables of a kernel, with its expressions in C.
 
     Args:
         index: Its number.
@@ -217,7 +219,7 @@ def _kernel(
         size = f"{to_c(buffer.elements)} * {ELEMENT_BYTES[buffer.dtype]}"
         buffers.append(_Buffer(buffer.name, size, end, buffer.zero))
         end = f"{end} + room({size})"
-    encoded = {one.name: (next(maps), one) for one in kernel.tensor_maps}
+    encoded = {tensor_map.name: (next(maps), tensor_map) for tensor_map in kernel.tensor_maps}
     return {
         "name": kernel.name,
         "number": index,
@@ -251,7 +253,7 @@ def _launch(
 
 
 def _known(count: int | None, launch: LibraryLaunch) -> int:
-    """Return a number that no size may decide, since the resident blocks are counted when the library is opened."""
+    """Return a constant launch dimension: resident blocks are counted when the library is opened."""
     if count is None:
         message = "C counts the blocks that the GPU holds once, for one block and one amount of shared memory"
         accepted = "a block and shared bytes that depend on no size"
@@ -260,12 +262,12 @@ def _known(count: int | None, launch: LibraryLaunch) -> int:
 
 
 def _shared_at_open(kernel: LibraryKernel, entry: str) -> int:
-    """Return the bytes of dynamic shared memory that a function has at every size, so that it asks for them once."""
-    return max(_constant(one.shared_bytes) or 0 for one in kernel.launches if one.entry == entry)
+    """Return the size-independent dynamic shared memory of a function in bytes, set once when it is opened."""
+    return max(_constant(launch.shared_bytes) or 0 for launch in kernel.launches if launch.entry == entry)
 
 
 def _constant(expression: str) -> int | None:
-    """Return the value of an expression without sizes and factors; None for one that has them."""
+    """Return the value of an expression without sizes and factors; None if it has any."""
     at = Location("<library>")
     if names_in(expression, at=at, key=expression):
         return None
@@ -274,12 +276,12 @@ def _constant(expression: str) -> int | None:
 
 def _argument(name: str, kind: str, maps: Mapping[str, tuple[int, LibraryMap]]) -> dict[str, str]:
     if kind == TENSOR_MAP:
-        number, one = maps[name]
-        address = f"p->{one.of}" if one.of in POINTERS else f"{one.of}_at"
-        sizes = ", ".join(to_c(text) for text in (*one.extents, one.leading))
-        dtype = f"CU_TENSOR_MAP_DATA_TYPE_{one.dtype.upper()}, {ELEMENT_BYTES[one.dtype]}"
-        swizzle = f"CU_TENSOR_MAP_SWIZZLE_{f'{one.swizzle}B' if one.swizzle else 'NONE'}"
-        encoded = f"{dtype}, {address}, {sizes}, {one.box[0]}, {one.box[1]}, {swizzle}"
+        number, tensor_map = maps[name]
+        address = f"p->{tensor_map.of}" if tensor_map.of in POINTERS else f"{tensor_map.of}_at"
+        sizes = ", ".join(to_c(text) for text in (*tensor_map.extents, tensor_map.leading))
+        dtype = f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.dtype.upper()}, {ELEMENT_BYTES[tensor_map.dtype]}"
+        swizzle = f"CU_TENSOR_MAP_SWIZZLE_{f'{tensor_map.swizzle}B' if tensor_map.swizzle else 'NONE'}"
+        encoded = f"{dtype}, {address}, {sizes}, {tensor_map.box[0]}, {tensor_map.box[1]}, {swizzle}"
         return {"type": "struct mapped *", "value": f"&mapped[{number}]", "encoded": encoded}
     if kind.endswith("*"):
         value = f"p->{name}" if name in POINTERS else f"{name}_at"
@@ -288,7 +290,7 @@ def _argument(name: str, kind: str, maps: Mapping[str, tuple[int, LibraryMap]]) 
 
 
 def to_c(expression: str, resident: str = "") -> str:
-    """Write an expression of sizes and factors in C. Each name is a field of `p`, sizes of type int64_t.
+    """Translate an expression of sizes and factors to C. Names are fields of `p`; sizes are int64_t.
 
     Args:
         expression: The expression.
@@ -310,7 +312,7 @@ _C_BINARY = {
     "or": "({} || {})",
 }
 _C_FUNCTIONS = {"abs": "absolute", "min": "least", "max": "largest"}
-"""Functions that C, or its library, has for other types under the same name."""
+"""C names for functions that would clash with the C library's."""
 
 
 @dataclass(frozen=True)
@@ -334,9 +336,9 @@ class _InC(Meaning[str]):
     def binary(self, symbol: str, left: str, right: str) -> str | None:
         return _C_BINARY[symbol].format(left, right) if symbol in _C_BINARY else None
 
-    def comparison(self, first: str, others: Sequence[tuple[str, str]]) -> str | None:
+    def comparison(self, first: str, following: Sequence[tuple[str, str]]) -> str | None:
         parts, left = [], first
-        for symbol, right in others:  # each on its own: C reads a < b < c as (a < b) < c
+        for symbol, right in following:  # each on its own: C reads a < b < c as (a < b) < c
             if symbol in ("in", "not in"):
                 return None
             parts.append(f"({left} {symbol} {right})")

@@ -1,4 +1,4 @@
-"""alpha and beta of a call: numbers of the host, or single elements on the GPU."""
+"""alpha and beta of a call: host numbers or single elements in GPU memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.library.queues import Factor, Factors
 
 @dataclass(frozen=True, slots=True)
 class GpuFactors:
-    """alpha and beta, of which at least one lies on the GPU.
+    """alpha and beta, at least one of them in GPU memory.
 
     Attributes:
         places: alpha and beta: an address, 0 for none; and the value where there is none.
@@ -32,12 +32,12 @@ class GpuFactors:
 
 
 def is_number(value: object) -> TypeGuard[int | float | np.integer | np.floating]:
-    """Return whether it is a real number of the host."""
+    """Return whether a value is a real number on the host."""
     return isinstance(value, int | float | np.integer | np.floating)
 
 
 def host_numbers(alpha: object, beta: object, dtype: str) -> Factors | None:
-    """Return alpha and beta as launches take them; None unless both are numbers of the host that the type has.
+    """Return alpha and beta as kernel arguments; None unless both are host numbers that the type can hold.
 
     Args:
         alpha: α.
@@ -57,14 +57,14 @@ def _complex(value: object) -> complex | None:
 
 
 def host_factors(alpha: object, beta: object, dtype: str) -> Factors:
-    """Return alpha and beta as launches take them; see `host_numbers`.
+    """Return alpha and beta as kernel arguments; see `host_numbers`.
 
     Raises:
         UserError: One is no number of the host.
     """
-    found = host_numbers(alpha, beta, dtype)
-    if found is not None:
-        return found
+    numbers = host_numbers(alpha, beta, dtype)
+    if numbers is not None:
+        return numbers
     name, value = ("alpha", alpha) if host_numbers(alpha, 0, dtype) is None else ("beta", beta)
     of_type = ", real or complex" if dtype in PARTS else ""
     raise UserError(
@@ -77,16 +77,16 @@ def host_factors(alpha: object, beta: object, dtype: str) -> Factors:
 
 
 def gpu_factors(
-    given: tuple[object, object],
+    factors: tuple[object, object],
     dtype: str,
     form: CallForm,
     pointers: tuple[int, int, int],
     room: tuple[int, int] | None,
 ) -> GpuFactors:
-    """Read alpha and beta.
+    """Read alpha and beta, at least one of which is in GPU memory.
 
     Args:
-        given: alpha and beta, of which at least one is no number.
+        factors: alpha and beta, of which at least one is no number.
         dtype: Element type of the library.
         form: The matrices of the call.
         pointers: Addresses of A, B and C.
@@ -98,41 +98,41 @@ def gpu_factors(
     """
     combine_ptx(dtype)  # refuses types that have none
     places, operands = [], {}
-    for name, value in zip(FACTORS, given, strict=True):
+    for name, value in zip(FACTORS, factors, strict=True):
         if is_number(value):
             places.append((0, float(value)))
             continue
-        operands[name] = read = _element(name, value, dtype)
-        _check_apart(name, read[0], form, pointers[2], room)
-        places.append((read[0], 0.0))
+        operands[name] = element = _element(name, value, dtype)
+        _check_apart(name, element[0], form, pointers[2], room)
+        places.append((element[0], 0.0))
     alpha, beta = places
     return GpuFactors((alpha, beta), operands)
 
 
 def _element(name: str, value: object, dtype: str) -> Operand:
     try:
-        read = operand(name, value)
+        element = operand(name, value)
     except UserError as error:
         if error.accepted is None or "GPU" not in error.message:
             raise
         accepted = "a number of Python's or NumPy's, or an array of one element on the GPU"
         raise UserError(error.message, code=error.code, key=name, found=error.found, accepted=accepted) from error
-    shape, _ = array_of(name, read[1], dtype)
+    shape, _ = array_of(name, element[1], dtype)
     if math.prod(shape) != 1:
         raise UserError(
             f"{name} is not one number", code="wrong-type", key=name, found=shape, accepted="an array of one element"
         )
-    if read[0] % np.dtype(dtype).itemsize:
+    if element[0] % np.dtype(dtype).itemsize:
         accepted = f"a multiple of {np.dtype(dtype).itemsize} bytes"
-        raise UserError(f"{name} is not aligned", code="mismatch", key=name, found=hex(read[0]), accepted=accepted)
-    return read
+        raise UserError(f"{name} is not aligned", code="mismatch", key=name, found=hex(element[0]), accepted=accepted)
+    return element
 
 
 def _check_apart(name: str, at: int, form: CallForm, c: int, room: tuple[int, int] | None) -> None:
-    """Refuse a scalar that launches overwrite while others still read it."""
+    """Check that a scalar does not lie in memory that the launches overwrite."""
     matrix = form.matrices[2]
-    one = Matrix(1, 1, 1, matrix.item)
-    inside = any(share(at, one, c + member * form.steps[2], matrix) for member in range(form.count))
+    scalar = Matrix(1, 1, 1, matrix.item)
+    inside = any(share(at, scalar, c + member * form.steps[2], matrix) for member in range(form.count))
     scratch = room is not None and room[0] - matrix.item < at < room[0] + room[1]
     if inside or scratch:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Measured times of kernels at sizes, and what a choice of kernels loses against the best ones."""
+"""Measured kernel times per size, and the loss of a selection against the best kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.base.errors import UserError
 from lab.base.sizes import BATCH_AXES, Size
 
 LARGEST = 2**31 - 1
-"""The largest dimension: kernels take 32-bit sizes."""
+"""The largest dimension: kernels take sizes as 32-bit integers."""
 
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Grid:
-    """Times of kernels at sizes.
+    """Kernel times at a set of sizes.
 
     Attributes:
         sizes: Each once.
@@ -35,7 +35,7 @@ class Grid:
     times: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        """Check.
+        """Check sizes, kernels and times.
 
         Raises:
             UserError: A size has no time or stands there twice, or a time is not valid.
@@ -69,14 +69,14 @@ class Grid:
 
     @classmethod
     def of(cls, times: Mapping[Size, Mapping[str, float]]) -> Grid:
-        """Make a grid from size → kernel → time in ms; what is missing was not measured."""
+        """Make a grid from size → kernel → time in ms; missing times count as not measured."""
         kernels = tuple(dict.fromkeys(name for row in times.values() for name in row))
         rows = (tuple(float(row.get(name, math.nan)) for name in kernels) for row in times.values())
         return cls(tuple(times), kernels, tuple(rows))
 
     @cached_property
     def losses(self) -> Floats:
-        """Sizes x kernels: time lost against the best kernel of a size, as a share of its time; NaN if not measured."""
+        """Sizes x kernels: extra time relative to the best kernel of a size; NaN if not measured."""
         times = np.array(self.times, dtype=np.float64)
         lost: Floats = times / np.nanmin(times, axis=1, keepdims=True) - 1
         return lost
@@ -88,7 +88,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a choice of kernels loses against always picking the best.
+    """The loss of a selection against always picking the best kernel.
 
     Attributes:
         mean: Mean over sizes of the time lost, as a share of the best kernel's time.
@@ -124,15 +124,15 @@ def check_size(*size: int) -> Size:
 
 
 def best_single(grid: Grid) -> tuple[str, Loss]:
-    """Return the kernel that loses least on average, of those measured at the most sizes, and its loss."""
-    known = np.isfinite(grid.losses).sum(axis=0)
-    mean = np.where(known == known.max(), np.nansum(grid.losses, axis=0), np.inf)
+    """Return the kernel with the least mean loss, of those measured at the most sizes, and its loss."""
+    measured_counts = np.isfinite(grid.losses).sum(axis=0)
+    mean = np.where(measured_counts == measured_counts.max(), np.nansum(grid.losses, axis=0), np.inf)
     name = grid.kernels[int(mean.argmin())]
     return name, loss_of(grid, [name] * len(grid.sizes))
 
 
 def loss_of(grid: Grid, picked: Sequence[str]) -> Loss:
-    """Return what one picked kernel for each size of a grid loses.
+    """Return the loss of one picked kernel per size of a grid.
 
     Raises:
         UserError: None of them was measured at its size.
@@ -141,11 +141,11 @@ def loss_of(grid: Grid, picked: Sequence[str]) -> Loss:
     lost = np.array(
         [row[column[name]] if name in column else np.nan for row, name in zip(grid.losses, picked, strict=True)]
     )
-    known = np.isfinite(lost)
-    if not known.any():
+    measured = np.isfinite(lost)
+    if not measured.any():
         raise UserError(
             "no size of the grid has a time of the picked kernel", code="nothing-left", found=sorted(set(picked))
         )
     worst = int(np.nanargmax(lost))
-    count = int(known.sum())
-    return Loss(float(lost[known].mean()), float(lost[worst]), grid.sizes[worst], count, len(lost) - count)
+    count = int(measured.sum())
+    return Loss(float(lost[measured].mean()), float(lost[worst]), grid.sizes[worst], count, len(lost) - count)

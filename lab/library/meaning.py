@@ -1,4 +1,4 @@
-"""One walk over an expression of sizes, for every meaning that a library gives it.
+"""One visitor over size expressions, shared by all interpretations of a library.
 
 A library's expressions are specialised to one kernel (`specialise`), written in C (`emit`) and computed for many sizes
 at once (`arrays`). Each of these is a `Meaning`: what it makes of a constant, a name, an operation. All of them compute
@@ -17,72 +17,72 @@ from lab.base.expressions import Scalar, parts_of
 Value = TypeVar("Value")
 
 FUNCTIONS = {"ceil_div": 2, "min": 2, "max": 2, "abs": 1}
-"""What an expression of sizes may call, with how many arguments."""
+"""Functions allowed in size expressions, with their number of arguments."""
 
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**")
 
 
 class Meaning(Generic[Value]):
-    """What the parts of an expression mean. A method returns None for what the meaning cannot express."""
+    """An interpretation of expressions. A method returns None for an unsupported operation."""
 
     def constant(self, value: Scalar) -> Value | None:
-        """A number, a boolean or a word."""
+        """Interpret a number, a boolean or a word."""
         del value
         return None
 
     def name(self, name: str) -> Value | None:
-        """A size, a factor, or what else the expression may refer to."""
+        """Interpret a size, a factor or another name."""
         del name
         return None
 
     def negative(self, value: Value) -> Value | None:
-        """``-value``."""
+        """Interpret ``-value``."""
         del value
         return None
 
     def inverse(self, value: Value) -> Value | None:
-        """``not value``."""
+        """Interpret ``not value``."""
         del value
         return None
 
     def binary(self, symbol: str, left: Value, right: Value) -> Value | None:
-        """``left symbol right``; the symbol is an arithmetic one, `and` or `or`."""
+        """Interpret ``left symbol right``; the symbol is arithmetic, `and` or `or`."""
         del symbol, left, right
         return None
 
-    def comparison(self, first: Value, others: Sequence[tuple[str, Value]]) -> Value | None:
-        """A chain, ``first < second <= third``: every other operand with the symbol in front of it."""
-        del first, others
+    def comparison(self, first: Value, following: Sequence[tuple[str, Value]]) -> Value | None:
+        """Interpret a chain, ``first < second <= third``: later operands with the symbol in front of each."""
+        del first, following
         return None
 
     def choice(self, test: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value | None:
-        """``then if test else otherwise``; either side is made only if it is asked for."""
+        """Interpret ``then if test else otherwise``; each side is evaluated on demand."""
         del test, then, otherwise
         return None
 
     def call(self, function: str, arguments: Sequence[Value]) -> Value | None:
-        """One of `FUNCTIONS` with its arguments."""
+        """Interpret a call of one of `FUNCTIONS`."""
         del function, arguments
         return None
 
     def listing(self, values: Sequence[Value]) -> Value | None:
-        """``[first, second]``, to look something up in."""
+        """Interpret ``[first, second]``, a table to index."""
         del values
         return None
 
     def pairs(self, values: Sequence[tuple[Value, Value]]) -> Value | None:
-        """``{key: value}``, likewise."""
+        """Interpret ``{key: value}``, a table to index."""
         del values
         return None
 
     def item(self, value: Value, index: Value) -> Value | None:
-        """``value[index]``."""
+        """Interpret ``value[index]``."""
         del value, index
         return None
 
 
 def interpreted(expression: str, meaning: Meaning[Value], *, at: Location, key: str) -> Value:
-    """Return what an expression means.
+    """Interpret an expression.
 
     Args:
         expression: An expression that `lab.base.expressions` accepts.
@@ -96,67 +96,73 @@ def interpreted(expression: str, meaning: Meaning[Value], *, at: Location, key: 
     return _read(parts_of(expression, at=at, key=key), meaning, at, key)
 
 
-def _read(part: syntax.Part, meaning: Meaning[Value], at: Location, key: str) -> Value:
-    def read(inner: syntax.Part) -> Value:
+def _read(node: syntax.Part, meaning: Meaning[Value], at: Location, key: str) -> Value:
+    def interpret(inner: syntax.Part) -> Value:
         return _read(inner, meaning, at, key)
 
-    found: Value | None = None
-    match part:
+    result: Value | None = None
+    match node:
         case syntax.Constant(value=bool() | int() | float() | str() as constant):
-            found = meaning.constant(constant)
+            result = meaning.constant(constant)
         case syntax.NameOf(name=name):
-            found = meaning.name(name)
+            result = meaning.name(name)
         case syntax.Unary(symbol="-" | "not"):
-            found = (meaning.negative if part.symbol == "-" else meaning.inverse)(read(part.operand))
+            result = (meaning.negative if node.symbol == "-" else meaning.inverse)(interpret(node.operand))
         case syntax.Binary(symbol=symbol) if symbol in _ARITHMETIC:
-            found = meaning.binary(symbol, read(part.left), read(part.right))
+            result = meaning.binary(symbol, interpret(node.left), interpret(node.right))
         case syntax.Junction(symbol=symbol):
-            found = _joined(symbol, [read(inner) for inner in part.parts], meaning)
+            result = _joined(symbol, [interpret(inner) for inner in node.parts], meaning)
         case syntax.Chain():
-            others = [(symbol, read(operand)) for symbol, operand in part.others]
-            found = meaning.comparison(read(part.first), others)
+            following = [(symbol, interpret(operand)) for symbol, operand in node.others]
+            result = meaning.comparison(interpret(node.first), following)
         case syntax.Conditional():
-            found = meaning.choice(read(part.test), lambda: read(part.then), lambda: read(part.otherwise))
+            result = meaning.choice(
+                interpret(node.test), lambda: interpret(node.then), lambda: interpret(node.otherwise)
+            )
         case syntax.Application():
-            found = _called(part, meaning, read)
+            result = _called(node, meaning, interpret)
         case syntax.ListOf() | syntax.Pairs() | syntax.ItemOf():
-            found = _table(part, meaning, read)
-    if found is None:
+            result = _table(node, meaning, interpret)
+    if result is None:
         accepted = f"+ - * // %, comparisons, and, or, not, if else, {', '.join(FUNCTIONS)}"
         message = "a library's launch cannot compute this"
-        raise UserError(message, code="syntax", at=at, key=key, found=_shown(part), accepted=accepted)
-    return found
+        raise UserError(message, code="syntax", at=at, key=key, found=_shown(node), accepted=accepted)
+    return result
 
 
 def _table(
-    part: syntax.ListOf | syntax.Pairs | syntax.ItemOf, meaning: Meaning[Value], read: Callable[[syntax.Part], Value]
+    node: syntax.ListOf | syntax.Pairs | syntax.ItemOf,
+    meaning: Meaning[Value],
+    interpret: Callable[[syntax.Part], Value],
 ) -> Value | None:
-    match part:
+    match node:
         case syntax.ListOf(parts=parts):
-            return meaning.listing([read(inner) for inner in parts])
+            return meaning.listing([interpret(inner) for inner in parts])
         case syntax.Pairs(parts=pairs):
-            return meaning.pairs([(read(name), read(value)) for name, value in pairs])
+            return meaning.pairs([(interpret(name), interpret(value)) for name, value in pairs])
         case syntax.ItemOf(value=value, index=index):
-            return meaning.item(read(value), read(index))
+            return meaning.item(interpret(value), interpret(index))
 
 
-def _called(part: syntax.Application, meaning: Meaning[Value], read: Callable[[syntax.Part], Value]) -> Value | None:
-    function, count = part.function, len(part.arguments)
-    if not isinstance(function, syntax.NameOf) or part.keywords or FUNCTIONS.get(function.name) != count:
+def _called(
+    node: syntax.Application, meaning: Meaning[Value], interpret: Callable[[syntax.Part], Value]
+) -> Value | None:
+    function, count = node.function, len(node.arguments)
+    if not isinstance(function, syntax.NameOf) or node.keywords or FUNCTIONS.get(function.name) != count:
         return None
-    return meaning.call(function.name, [read(argument) for argument in part.arguments])
+    return meaning.call(function.name, [interpret(argument) for argument in node.arguments])
 
 
 def _joined(symbol: str, operands: Sequence[Value], meaning: Meaning[Value]) -> Value | None:
-    """Two operands at a time, the first ones first."""
-    found: Value | None = operands[0]
+    """Combine operands pairwise, left to right."""
+    result: Value | None = operands[0]
     for operand in operands[1:]:
-        found = None if found is None else meaning.binary(symbol, found, operand)
-    return found
+        result = None if result is None else meaning.binary(symbol, result, operand)
+    return result
 
 
-def _shown(part: syntax.Part) -> str:
-    match part:
+def _shown(node: syntax.Part) -> str:
+    match node:
         case syntax.Binary(symbol=symbol) | syntax.Unary(symbol=symbol):
             return symbol
         case syntax.NameOf(name=name):
@@ -164,4 +170,4 @@ def _shown(part: syntax.Part) -> str:
         case syntax.Application(function=function):
             return f"{function.name}(...)"
         case _:
-            return f"what stands at column {part.column}"
+            return f"what stands at column {node.column}"

@@ -1,4 +1,4 @@
-"""The logic of a library as nested tests in C, as the Tensile paper's libraries have it."""
+"""A library's selection logic as nested tests in C, as in the Tensile paper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INDENT = "    "
 
 
 def nested_tests(logic: Logic, axes: Sequence[str] = AXES) -> tuple[str, ...]:
-    """Return the tests as lines of a C function's body, which return the kernel's number.
+    """Return the body of a C function that returns the kernel's number, as lines.
 
     They use the dimensions as variables, and for what is left of a division those of `remainders`. Of a split the side
     with fewer leaves is nested and the other follows it, so that the nesting is no deeper than the logarithm of the
@@ -26,7 +26,7 @@ def nested_tests(logic: Logic, axes: Sequence[str] = AXES) -> tuple[str, ...]:
 
 
 def remainders(logic: Logic) -> tuple[tuple[str, str], ...]:
-    """Return (variable, dimension) of each remainder that a threshold stands on."""
+    """Return (variable, dimension) of each remainder used by a threshold."""
     used = sorted({split.axis for split in logic.splits if len(AXES) <= split.axis < BATCH_SPLIT})
     return tuple((_variable(logic, axis), AXES[axis - len(AXES)]) for axis in used)
 
@@ -36,7 +36,7 @@ def _variable(logic: Logic, axis: int) -> str:
 
 
 def _exact(sizes: Sequence[Exact], axes: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """Tests for equality, one dimension inside the other.
+    """Yield equality tests, one dimension nested in the other.
 
     Args:
         sizes: In ascending order; they agree in the first `depth` dimensions.
@@ -47,12 +47,12 @@ def _exact(sizes: Sequence[Exact], axes: Sequence[str], depth: int = 0) -> Itera
         return
     indent, last = _INDENT * depth, depth + 1 == len(axes)
     yield f"{indent}switch ({axes[depth]}) {{"
-    for extent, same in groupby(sizes, lambda one: one.size[depth]):
+    for extent, group in groupby(sizes, lambda exact: exact.size[depth]):
         if last:
-            yield f"{indent}case {extent}: return {next(same).kernel};"
+            yield f"{indent}case {extent}: return {next(group).kernel};"
             continue
         yield f"{indent}case {extent}:"
-        yield from _exact(tuple(same), axes, depth + 1)
+        yield from _exact(tuple(group), axes, depth + 1)
         yield f"{indent}{_INDENT}break;"
     yield f"{indent}}}"
 

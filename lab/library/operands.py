@@ -1,4 +1,4 @@
-"""Arrays and streams of other libraries: what a launch needs to know of them, read in well under a microsecond.
+"""Arrays and streams of other libraries, read in well under a microsecond.
 
 Arrays of PyTorch, CuPy and PyCUDA are read by their own attributes, since making ``__cuda_array_interface__`` costs
 microseconds. None of these libraries is imported: whoever passes its arrays has done so.
@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 from lab.base.errors import UserError
 
 Form: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None, object, bool]
-"""All of an array but its place: shape; strides, None in C order; element type; whether it may be written.
+"""The form of an array, without its address: shape; strides, None for C order; element type; writability.
 
 Strides are in bytes, where the element type is PyTorch's in elements. A form can be the key of a dictionary.
 """
 
 Operand: TypeAlias = tuple[int, Form, int | None, int | None]
-"""An array on the GPU.
+"""An array on the GPU: address, form, stream, GPU.
 
 Address of its first element; form; stream that its contents are ready on, by the numbering of the interface, and number
 of its GPU, each None where the array does not say. A tuple and no class: making an object of a class costs as much as
@@ -30,7 +30,7 @@ all the rest of the reading.
 _Reader: TypeAlias = Callable[[str, Any], Operand]
 
 _STREAM_ATTRIBUTES = ("cuda_stream", "handle", "ptr")
-"""Where PyTorch, PyCUDA and CuPy keep a stream's handle."""
+"""Attributes of PyTorch's, PyCUDA's and CuPy's streams that hold the handle."""
 
 
 def operand(name: str, array: object) -> Operand:
@@ -66,17 +66,17 @@ def stream_handle(stream: object) -> int:
     if reader is None:
         reader = _stream_readers[kind] = _stream_reader_of(stream)
     try:
-        found = int(reader(stream))
+        handle = int(reader(stream))
     except (TypeError, ValueError):
-        found = -1
-    if found < 0:
+        handle = -1
+    if handle < 0:
         accepted = "a stream of PyCUDA, PyTorch or CuPy, an object with __cuda_stream__, a handle, or None"
         raise UserError("not a stream", code="wrong-type", key="stream", found=stream, accepted=accepted)
-    return 0 if found == 1 else found  # both are the legacy default stream
+    return 0 if handle == 1 else handle  # both are the legacy default stream
 
 
 _stream_readers: dict[type, Callable[[Any], int]] = {}
-"""By the streams' types, which are few."""
+"""Stream readers by the stream's type."""
 
 
 def _stream_reader_of(example: object) -> Callable[[Any], int]:
@@ -113,7 +113,7 @@ def _by_pycuda(_: str, array: Any) -> Operand:  # noqa: ANN401 - a GPUArray
 def _torch_reader(torch: Any) -> _Reader:  # noqa: ANN401 - a module
     recording = torch.is_grad_enabled
 
-    def read(name: str, array: Any) -> Operand:  # noqa: ANN401 - a tensor
+    def read_tensor(name: str, array: Any) -> Operand:  # noqa: ANN401 - a tensor
         device = array.get_device()
         if device < 0:
             raise _not_on_gpu(name, array)
@@ -126,26 +126,26 @@ def _torch_reader(torch: Any) -> _Reader:  # noqa: ANN401 - a module
         except RuntimeError as error:  # as a sparse tensor, which has no strides
             raise UserError(f"{name} cannot be read: {error}", code="unreadable", key=name) from error
 
-    return read
+    return read_tensor
 
 
 def _cupy_reader(cupy: Any) -> _Reader:  # noqa: ANN401 - a module
     current_stream = cupy.cuda.get_current_stream
 
-    def read(_: str, array: Any) -> Operand:  # noqa: ANN401 - an array
+    def read_array(_: str, array: Any) -> Operand:  # noqa: ANN401 - an array
         memory = array.data
         form = (array.shape, array.strides, array.dtype, True)
         return memory.ptr, form, current_stream().ptr or 1, memory.device_id
 
-    return read
+    return read_array
 
 
 _readers: dict[type, _Reader] = {}
-"""By the arrays' types, which are few."""
+"""Array readers by the array's type."""
 
 
 def _reader_of(kind: type) -> _Reader:
-    """Choose a reader. Subclasses of tensors may mean something else by their attributes, so they are left out."""
+    """Choose a reader. Subclasses of tensors are excluded because they may redefine attributes."""
     if (kind.__module__, kind.__name__) in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter")):
         return _torch_reader(sys.modules["torch"])
     if kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy":

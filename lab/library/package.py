@@ -1,4 +1,4 @@
-"""A library: its kernels, how they are launched, what picks one; and its JSON."""
+"""The library format: kernels, launches, selection logic, and its JSON."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
 from lab.templates.sequence import DeclaredBuffer, DeclaredLaunch, LaunchCondition
 
 SCHEMA = 4
-"""Version of the JSON's shape; a file of another one is refused."""
+"""Version of the JSON schema that is written."""
 
 ALIGNMENT = 256
-"""Scratch buffers start at multiples of so many bytes in the workspace, like the driver's own allocations."""
+"""Alignment of scratch buffers in the workspace, in bytes, like the driver's own allocations."""
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
 BATCH_SIZES = ("batch", *STRIDES)
-"""What launches of a library of batches know beside `SIZES`."""
+"""Names known to launches of batched libraries, besides `SIZES`."""
 FACTORS = ("alpha", "beta")
 POINTERS = ("A", "B", "C")
 IMAGINARY = ("alpha_imag", "beta_imag")
-"""What launches of complex elements take beside `FACTORS`, which are real parts then."""
+"""Names passed to launches of complex elements besides `FACTORS`, which are then the real parts."""
 _ARGUMENTS = {"int32", "int64", "uint32", "uint64", "float32", "float64"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 class TimesKind(StrEnum):
-    """Where the times behind the logic come from."""
+    """The source of the times behind the logic."""
 
     MEASURED = "measured"
     PREDICTED = "predicted"
@@ -50,7 +50,7 @@ class TimesKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LibraryLaunch:
-    """One launch. Its expressions know the library's `sizes` and `FACTORS`; everything else is a number in them.
+    """One launch. Its expressions may use only the library's `sizes` and `FACTORS`.
 
     Attributes:
         entry: Symbol.
@@ -73,7 +73,7 @@ class LibraryLaunch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryBuffer:
-    """Scratch on the device.
+    """A scratch buffer on the device.
 
     Attributes:
         name: What arguments call it.
@@ -90,7 +90,7 @@ class LibraryBuffer:
 
 @dataclass(frozen=True, slots=True)
 class LibraryMap:
-    """A tensor map that a kernel takes, encoded for the operands of a call. Its expressions know the library's `sizes`.
+    """A tensor map of a kernel, encoded for the operands of a call. Its expressions may use the library's `sizes`.
 
     Attributes:
         name: What arguments call it.
@@ -142,29 +142,31 @@ class LibraryKernel:
 
     @property
     def declared(self) -> tuple[DeclaredLaunch, ...]:
-        """The launches as `lab.templates.sequence` resolves them."""
+        """The launches in the form that `lab.templates.sequence` resolves."""
         return tuple(
             DeclaredLaunch(
-                one.entry,
-                one.grid,
-                one.block,
-                one.shared_bytes,
-                one.arguments,
+                launch.entry,
+                launch.grid,
+                launch.block,
+                launch.shared_bytes,
+                launch.arguments,
                 ("launches", i),
-                (LaunchCondition(one.when, ("launches", i, "when")),) if one.when else (),
+                (LaunchCondition(launch.when, ("launches", i, "when")),) if launch.when else (),
             )
-            for i, one in enumerate(self.launches)
+            for i, launch in enumerate(self.launches)
         )
 
     @property
     def buffers(self) -> tuple[DeclaredBuffer, ...]:
-        """The workspace as `lab.templates.sequence` resolves it."""
-        return tuple(DeclaredBuffer(one.name, one.dtype, one.elements, one.zero) for one in self.workspace)
+        """The workspace in the form that `lab.templates.sequence` resolves."""
+        return tuple(
+            DeclaredBuffer(buffer.name, buffer.dtype, buffer.elements, buffer.zero) for buffer in self.workspace
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSize:
-    """The library's fastest kernel at a size where its kernels were timed.
+    """The library's fastest kernel at a measured size.
 
     Attributes:
         m: Rows of C.
@@ -192,7 +194,7 @@ class MeasuredSize:
 
 @dataclass(frozen=True)
 class Library:
-    """Everything but the machine code.
+    """A library without its machine code.
 
     Attributes:
         name: A C identifier; names of files and functions begin with it.
@@ -229,26 +231,26 @@ class Library:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of the dimensions by which a kernel is picked."""
+        """Names of the dimensions used to pick a kernel."""
         return BATCH_AXES if self.batched else AXES
 
     @property
     def alignment(self) -> Alignment:
-        """Which dimensions decide where its matrices' columns begin, without padding."""
+        """The alignment of its matrices' columns, without padding."""
         return Alignment.of(self.dtype, self.layout)
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """What its launches know of the matrices: dimensions, leading dimensions, and of batches their strides."""
+        """Names of sizes known to its launches: dimensions, leading dimensions, and strides for batches."""
         return (*SIZES, *BATCH_SIZES) if self.batched else SIZES
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """Names of the numbers that α and β are passed as."""
+        """Names of the arguments that pass α and β."""
         return factors_of(self.dtype)
 
     def __post_init__(self) -> None:
-        """Check names, which become files and C identifiers, and that kernels and logic fit.
+        """Check names, which become files and C identifiers, and that kernels and logic match.
 
         Raises:
             UserError: A name is not usable, or kernels and logic do not fit.
@@ -266,7 +268,7 @@ class Library:
         if tuple(kernel.name for kernel in self.kernels) != self.logic.kernels:
             raise UserError("the library's kernels are not those of its logic", code="mismatch", key="kernels")
         _check_general(self)
-        if any(one.kernel not in range(len(self.kernels)) for one in self.measured):
+        if any(measurement.kernel not in range(len(self.kernels)) for measurement in self.measured):
             raise UserError("a measured size names a kernel that is not there", code="mismatch", key="measured")
         _check_batches(self)
         for i, kernel in enumerate(self.kernels):
@@ -283,16 +285,16 @@ _OF_BATCHES: Any = {
     "general": {"exact": _WITHOUT_BATCH},
     "measured": _WITHOUT_BATCH,
 }
-"""Fields that single products do not need."""
+"""Fields left out of the JSON of an unbatched library."""
 
 
 def factors_of(dtype: str) -> tuple[str, ...]:
-    """Return the names of the numbers that α and β of an element type are passed as."""
+    """Return the names of the arguments that pass α and β of an element type."""
     return (*FACTORS, *IMAGINARY) if dtype in PARTS else FACTORS
 
 
 def _check_general(library: Library) -> None:
-    """Check that a kernel without requirements is there for every call."""
+    """Check that every call has a kernel without requirements to fall back on."""
     general, names = library.general, library.logic.kernels
     asking = [kernel.name for kernel in library.kernels if kernel.requires]
     if general is None:
@@ -315,7 +317,7 @@ def _check_general(library: Library) -> None:
 
 
 def _check_batches(library: Library) -> None:
-    """Check that a library of single products knows no batch."""
+    """Check that an unbatched library has no batch data."""
     if library.batched:
         return
     for key, logic in (("logic", library.logic), ("general", library.general)):
@@ -323,7 +325,7 @@ def _check_batches(library: Library) -> None:
             raise UserError(
                 "a library of single products picks by batch", code="conflict", key=key, accepted="batched: true"
             )
-    if any(one.batch != 1 for one in library.measured):
+    if any(measurement.batch != 1 for measurement in library.measured):
         raise UserError(
             "a library of single products has times of batches",
             code="conflict",
@@ -351,7 +353,7 @@ def _check_kernel(kernel: LibraryKernel, library: Library, key: str) -> None:
             )
     pointers = {**dict.fromkeys(POINTERS, library.dtype), **scratch}
     _check_maps(kernel.tensor_maps, pointers, f"{key}.tensor_maps")
-    maps = {one.name for one in kernel.tensor_maps}
+    maps = {tensor_map.name for tensor_map in kernel.tensor_maps}
     for launch in kernel.launches:
         if not _NAME.fullmatch(launch.entry):
             raise UserError("not a symbol", code="wrong-value", key=f"{key}.launches.entry", found=launch.entry)
@@ -363,23 +365,23 @@ def _check_kernel(kernel: LibraryKernel, library: Library, key: str) -> None:
             else:
                 fits = name in (*sizes, *factors) and kind in _ARGUMENTS
             if not fits:
-                known = [*sizes, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
-                known += [f"{TENSOR_MAP} {one}" for one in sorted(maps)]
+                choices = [*sizes, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
+                choices += [f"{TENSOR_MAP} {map_name}" for map_name in sorted(maps)]
                 raise UserError(
                     "a library cannot pass this argument",
                     code="unsupported",
                     key=f"{key}.launches",
                     found=f"{kind} {name}",
-                    accepted=known,
+                    accepted=choices,
                 )
 
 
 def _check_names(kernel: LibraryKernel, sizes: tuple[str, ...], key: str) -> None:
     """Check that requirements and maps depend on sizes alone: a kernel is picked before its launches are known."""
     texts = {"requires": kernel.requires} if kernel.requires else {}
-    for i, one in enumerate(kernel.tensor_maps):
-        texts |= {f"tensor_maps[{i}].extents[{j}]": text for j, text in enumerate(one.extents)}
-        texts[f"tensor_maps[{i}].leading"] = one.leading
+    for i, tensor_map in enumerate(kernel.tensor_maps):
+        texts |= {f"tensor_maps[{i}].extents[{j}]": text for j, text in enumerate(tensor_map.extents)}
+        texts[f"tensor_maps[{i}].leading"] = tensor_map.leading
     for place, text in texts.items():
         for name in sorted(names_in(text, at=Location("<library>"), key=f"{key}.{place}") - set(sizes)):
             raise UserError(
@@ -388,22 +390,26 @@ def _check_names(kernel: LibraryKernel, sizes: tuple[str, ...], key: str) -> Non
 
 
 def _check_maps(maps: Sequence[LibraryMap], pointers: Mapping[str, str], key: str) -> None:
-    seen: set[str] = set()
-    for i, one in enumerate(maps):
-        if not _NAME.fullmatch(one.name) or one.name in seen or one.name in (*SIZES, *BATCH_SIZES, *FACTORS, *pointers):
-            raise UserError("not a name of its own", code="wrong-value", key=f"{key}[{i}].name", found=one.name)
-        seen.add(one.name)
-        if pointers.get(one.of) != one.dtype or one.dtype not in DATA_TYPES:
-            known = [f"{element} {pointer}" for pointer, element in pointers.items()]
-            found = f"{one.dtype} {one.of}"
+    names: set[str] = set()
+    for i, tensor_map in enumerate(maps):
+        if (
+            not _NAME.fullmatch(tensor_map.name)
+            or tensor_map.name in names
+            or tensor_map.name in (*SIZES, *BATCH_SIZES, *FACTORS, *pointers)
+        ):
+            raise UserError("not a name of its own", code="wrong-value", key=f"{key}[{i}].name", found=tensor_map.name)
+        names.add(tensor_map.name)
+        if pointers.get(tensor_map.of) != tensor_map.dtype or tensor_map.dtype not in DATA_TYPES:
+            choices = [f"{element} {pointer}" for pointer, element in pointers.items()]
+            described = f"{tensor_map.dtype} {tensor_map.of}"
             raise UserError(
                 "a map of no such matrix or buffer",
                 code="unknown-name",
                 key=f"{key}[{i}].of",
-                found=found,
-                accepted=known,
+                found=described,
+                accepted=choices,
             )
-        refused = one.sized((1, 1), ADDRESS_ALIGNMENT).refused(ELEMENT_BYTES[one.dtype])
+        refused = tensor_map.sized((1, 1), ADDRESS_ALIGNMENT).refused(ELEMENT_BYTES[tensor_map.dtype])
         if refused:
             field_name, found_size, accepted = refused
             raise UserError(
@@ -416,7 +422,7 @@ def _check_maps(maps: Sequence[LibraryMap], pointers: Mapping[str, str], key: st
 
 
 def to_json(library: Library) -> str:
-    """Return the library as JSON. That of single products says nothing of batches, as older versions wrote it."""
+    """Return the library as JSON. Batch fields are left out for an unbatched library, as in older versions."""
     unsaid = None if library.batched else _OF_BATCHES
     return _LIBRARY.dump_json(library, indent=1, exclude=unsaid).decode() + "\n"
 

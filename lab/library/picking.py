@@ -1,4 +1,4 @@
-"""Which of a library's kernels a call gets: by its size, and by what the kernels require of it.
+"""Kernel selection for a call: by its size and by the kernels' requirements.
 
 The logic knows sizes alone. A kernel that it picks may require more, as that columns begin at multiples of 16 bytes for
 tensor maps; where that does not hold, the general logic picks another one, of kernels that take whatever comes.
@@ -32,7 +32,7 @@ def pick(library: Library, point: Mapping[str, Scalar]) -> int:
 
 
 def picked(library: Library, m: int, n: int, k: int, batch: int = 1) -> int:
-    """Return the number of the kernel for matrices without padding, the members of a batch one behind another.
+    """Return the number of the kernel for matrices without padding and contiguous batch members.
 
     A library of single products has the same one for every batch, whose members it computes in turn.
 
@@ -45,7 +45,7 @@ def picked(library: Library, m: int, n: int, k: int, batch: int = 1) -> int:
 
 
 def possible(library: Library, m: int, n: int, k: int, batch: int = 1) -> tuple[LibraryKernel, ...]:
-    """Return the kernels that a size may get, by its leading dimensions.
+    """Return the kernels that may be picked for a size, depending on leading dimensions.
 
     Raises:
         UserError: It is not a size.
@@ -55,7 +55,7 @@ def possible(library: Library, m: int, n: int, k: int, batch: int = 1) -> tuple[
 
 
 def fits(kernel: LibraryKernel, point: Mapping[str, Scalar]) -> bool:
-    """Return whether a kernel's requirements hold of sizes, leading dimensions and strides."""
+    """Return whether the sizes, leading dimensions and strides meet a kernel's requirements."""
     if not kernel.requires:
         return True
     return bool(evaluate(kernel.requires, point, at=Location(kernel.name), key="requires"))

@@ -1,4 +1,4 @@
-"""A library in use: its machine code in every context that calls it, and a queue for each stream.
+"""A loaded library: its modules per context and a queue per stream.
 
 A context has modules and functions of its own, and a stream a workspace of its own, so that calls on two streams never
 share scratch. What is loaded or allocated stays until its context ends, since a captured graph may hold it.
@@ -24,33 +24,33 @@ from lab.library.operands import Operand
 from lab.library.package import FACTORS, IMAGINARY, POINTERS, LibraryLaunch
 
 _MOST_PREPARED = 1024
-"""The most calls of a stream whose launches are kept; beyond, all are forgotten."""
+"""The most calls of a stream with cached launches; when it is exceeded, the cache is cleared."""
 
 _INVALID_HANDLE = 400
 
 _COMBINING = -1
-"""In place of a kernel's number: the module that combines a product with C."""
+"""Key of the module that combines a GEMM with C, in place of a kernel's number."""
 
 _PLAIN = (1.0, 0.0)
-"""alpha and beta of a product that is combined with C afterwards."""
+"""alpha and beta of a GEMM that is combined with C afterwards."""
 
 Factor: TypeAlias = tuple[int, float]
-"""alpha or beta: its address on the GPU, 0 for none; and its value where there is none."""
+"""alpha or beta: its address on the GPU or 0, and its value if the address is 0."""
 
 _NUMBERS = (*FACTORS, *IMAGINARY)
 
 Factors: TypeAlias = tuple[float, ...]
-"""alpha and beta of the host; of complex elements both real parts, then both imaginary ones."""
+"""alpha and beta on the host; for complex elements both real parts, then both imaginary parts."""
 
 Planner: TypeAlias = Callable[[CallForm, Factors], CallPlan]
-"""Plans a call of such matrices with alpha and beta."""
+"""A function that plans a call of given matrices, alpha and beta."""
 
 
 class Contexts:
     """A library in all contexts of a process."""
 
     def __init__(self, stored: StoredLibrary, planner: Planner) -> None:
-        """Find the driver. No context is made.
+        """Load the driver. No context is created.
 
         Args:
             stored: The library.
@@ -65,7 +65,7 @@ class Contexts:
         self._primary: dict[int, int] = {}
 
     def current(self) -> LoadedContext | None:
-        """Return the library in the current context; None where none is current.
+        """Return the library in the current context; None without a current context.
 
         Raises:
             UserError: The process was forked since the library's first call.
@@ -82,7 +82,7 @@ class Contexts:
 
     @contextmanager
     def pushed(self, pointer: int | None) -> Iterator[LoadedContext]:
-        """Make the context that an address belongs to current, and take it away again.
+        """Make the context of an address current within the `with` block.
 
         Args:
             pointer: Where memory belongs to none, it is the primary context of the memory's GPU; for None, that of the
@@ -109,7 +109,7 @@ class Contexts:
 
 
 class LoadedContext:
-    """A library in one context, which is current whenever a method is called.
+    """A library in one context, which must be current when a method is called.
 
     Attributes:
         driver: The driver.
@@ -121,7 +121,7 @@ class LoadedContext:
     """
 
     def __init__(self, stored: StoredLibrary, planner: Planner, driver: CudaDriver) -> None:
-        """Load nothing yet."""
+        """Start without loaded modules."""
         self.driver, self.planner, self._stored = driver, planner, stored
         self.ordinal, self._context = driver.ordinal(), driver.context()
         primary = driver.is_primary(self._context, self.ordinal)
@@ -141,17 +141,17 @@ class LoadedContext:
         """
         number = self.driver.stream_id(stream) if stream else 0
         if number is None:
-            found = self._latest.get(stream)
-            return found or self._latest.setdefault(stream, StreamQueue(self, stream))
-        found = self._queues.get(number)
-        if found is None:
+            stream_queue = self._latest.get(stream)
+            return stream_queue or self._latest.setdefault(stream, StreamQueue(self, stream))
+        stream_queue = self._queues.get(number)
+        if stream_queue is None:
             with self._lock:
-                found = self._queues.setdefault(number, StreamQueue(self, stream))
-                self._latest[stream] = found
-        return found
+                stream_queue = self._queues.setdefault(number, StreamQueue(self, stream))
+                self._latest[stream] = stream_queue
+        return stream_queue
 
     def check_reach(self, names: Sequence[str], operands: Sequence[Operand]) -> None:
-        """Refuse an array that kernels of this context cannot reach, or that lies on another GPU.
+        """Check that kernels of this context can access all arrays.
 
         Args:
             names: Of at least as many arrays.
@@ -163,29 +163,35 @@ class LoadedContext:
         pointer = self.driver.unreached(operands, self.trusted, self.ordinal, self._context)
         if pointer is None:
             return
-        name = next(name for name, one in zip(names, operands, strict=False) if one[0] == pointer)
+        name = next(name for name, operand in zip(names, operands, strict=False) if operand[0] == pointer)
         facts = self.driver.facts(pointer)
-        here = f"memory of GPU {self.ordinal}, whose context is current"
+        reachable_memory = f"memory of GPU {self.ordinal}, whose context is current"
         if not facts.known:
             message = f"{name} is not memory that CUDA knows"
-            raise UserError(message, code="mismatch", key=name, found=hex(pointer), accepted=here)
+            raise UserError(message, code="mismatch", key=name, found=hex(pointer), accepted=reachable_memory)
         if facts.on_device and facts.ordinal != self.ordinal:
             raise UserError(
-                f"{name} lies on another GPU", code="mismatch", key=name, found=f"GPU {facts.ordinal}", accepted=here
+                f"{name} lies on another GPU",
+                code="mismatch",
+                key=name,
+                found=f"GPU {facts.ordinal}",
+                accepted=reachable_memory,
             )
         message = f"{name} belongs to another context"
-        raise UserError(message, code="mismatch", key=name, found=f"an address of GPU {facts.ordinal}", accepted=here)
+        raise UserError(
+            message, code="mismatch", key=name, found=f"an address of GPU {facts.ordinal}", accepted=reachable_memory
+        )
 
     def launches(self, number: int) -> tuple[LibraryLaunch, ...]:
-        """Return all launches of a kernel, those that take place for some sizes among them."""
+        """Return all launches of a kernel, including conditional ones."""
         return self._stored.library.kernels[number].launches
 
     def loaded(self, number: int, entry: str) -> int | None:
-        """Return a kernel's function by its symbol, if it was loaded."""
+        """Return a kernel's function by its symbol; None if it is not loaded."""
         return self._functions.get((number, entry))
 
     def load(self, number: int, entry: str) -> int:
-        """Return a kernel's function by its symbol, loaded if need be.
+        """Return a kernel's function by its symbol, loading it if needed.
 
         Raises:
             UserError: The library lacks its machine code.
@@ -203,11 +209,11 @@ class LoadedContext:
             return self._functions[key]
 
     def combining(self) -> int | None:
-        """Return the function of `lab.library.combine`, if it was loaded."""
+        """Return the function of `lab.library.combine`; None if it is not loaded."""
         return self._functions.get((_COMBINING, ENTRY))
 
     def load_combining(self) -> int:
-        """Return the function of `lab.library.combine`, compiled by the driver if need be."""
+        """Return the function of `lab.library.combine`, loading its PTX if needed."""
         with self._lock:
             key = (_COMBINING, ENTRY)
             if key not in self._functions:
@@ -221,14 +227,14 @@ class LoadedContext:
         return self._stored.library.dtype
 
     def allow_shared(self, function: int, count: int) -> None:
-        """Let a function have so many bytes of dynamic shared memory."""
+        """Raise a function's limit of dynamic shared memory."""
         with self._lock:
             if count > self._allowed.get(function, 0):
                 self.driver.allow_shared(function, count)
                 self._allowed[function] = count
 
     def resident(self, function: int, step: CallStep) -> CallStep:
-        """Return a launch whose grid no longer depends on how many blocks the GPU holds at once."""
+        """Return a launch with its grid resolved for the number of resident blocks."""
         if step.resident_grid is None:
             return step
         count = self.driver.resident_blocks(function, step.block, step.shared_bytes, self.ordinal)
@@ -236,10 +242,10 @@ class LoadedContext:
 
 
 class StreamQueue:
-    """Calls on one stream. A lock keeps the launches of one call together, since they share the workspace."""
+    """Calls on one stream. A lock keeps a call's launches together, since they share the workspace."""
 
     def __init__(self, context: LoadedContext, stream: int) -> None:
-        """Allocate nothing yet."""
+        """Start without a workspace."""
         self._context, self._driver, self._stream = context, context.driver, stream
         self._lock = threading.Lock()
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
@@ -274,7 +280,7 @@ class StreamQueue:
         factors: Factors,
         workspace: tuple[int, int] | None,
     ) -> None:
-        """Queue the launches of a call, once for each member of a batch that they do not compute together.
+        """Queue the launches of a call, once per batch member unless they compute the whole batch.
 
         Args:
             form: Its matrices.
@@ -304,7 +310,7 @@ class StreamQueue:
         scalars: tuple[Factor, Factor],
         workspace: tuple[int, int] | None,
     ) -> None:
-        """Queue a call whose alpha or beta lies on the GPU: for each member its product, and what makes C of it.
+        """Queue a call with alpha or beta on the GPU: per batch member the GEMM, then the combination with C.
 
         Args:
             form: Its matrices.
@@ -332,19 +338,19 @@ class StreamQueue:
                     raise self._launch_error(status)
 
     def _combination(self, form: CallForm) -> Combination:
-        found = self._combinations.get(form)
-        if found is None:
+        combination = self._combinations.get(form)
+        if combination is None:
             function = self._context.combining()
             if function is None:
                 self._refuse_in_capture("loads a kernel")
                 function = self._context.load_combining()
             if len(self._combinations) >= _MOST_PREPARED:
                 self._combinations.clear()
-            found = self._combinations[form] = Combination(form, self._context.dtype, function, self._stream)
-        return found
+            combination = self._combinations[form] = Combination(form, self._context.dtype, function, self._stream)
+        return combination
 
     def wait_for(self, streams: Iterable[int]) -> None:
-        """Let the stream wait for what was queued on others until now.
+        """Make the stream wait for the work queued so far on others.
 
         Args:
             streams: By the numbering of ``__cuda_array_interface__``.
@@ -353,15 +359,15 @@ class StreamQueue:
             UserError: The stream is captured and another one is not.
         """
         with self._lock:
-            for other in streams:
+            for stream in streams:
                 if self._driver.capturing(self._stream) and (
-                    other == LEGACY_STREAM or not self._driver.capturing(other)
+                    stream == LEGACY_STREAM or not self._driver.capturing(stream)
                 ):
                     message = "the stream is captured, and a matrix is still being written on another one, which is not"
                     accepted = "matrices that are written on the captured stream, or before the capture"
-                    raise UserError(message, code="unsupported", key="stream", found=hex(other), accepted=accepted)
+                    raise UserError(message, code="unsupported", key="stream", found=hex(stream), accepted=accepted)
                 self._event = self._event or self._driver.event()
-                self._driver.wait(self._stream, self._event, other)
+                self._driver.wait(self._stream, self._event, stream)
 
     def _launch(self, prepared: _Prepared, pointers: tuple[int, int, int]) -> None:
         launch, words = self._driver.launch, prepared.words
@@ -376,7 +382,7 @@ class StreamQueue:
                 raise self._launch_error(status)
 
     def _of(self, form: CallForm, factors: Factors) -> _Prepared:
-        """Return the launches for the form, which serve for all factors that the plan does not depend on."""
+        """Return the prepared launches of a form, shared by all factors that do not change the plan."""
         key = (form.point, *(factors[i] for i in form.named)) if form.named else form.point
         return self._prepared.get(key) or self._new(key, self._context.planner(form, factors))
 
@@ -388,35 +394,35 @@ class StreamQueue:
         plan = replace(plan, steps=tuple(map(self._context.resident, functions, plan.steps)))
         if len(self._prepared) >= _MOST_PREPARED:
             self._prepared.clear()
-        made = self._prepared[key] = _Prepared(plan, functions, self._stream)
-        return made
+        prepared = self._prepared[key] = _Prepared(plan, functions, self._stream)
+        return prepared
 
     def _function(self, kernel: int, entry: str) -> int:
-        found = self._context.loaded(kernel, entry)
-        if found is None:
+        function = self._context.loaded(kernel, entry)
+        if function is None:
             self._refuse_in_capture("loads a kernel")
-            found = self._context.load(kernel, entry)
-        return found
+            function = self._context.load(kernel, entry)
+        return function
 
-    def _base(self, needed: int, workspace: tuple[int, int] | None) -> int:
+    def _base(self, required_bytes: int, workspace: tuple[int, int] | None) -> int:
         if workspace is None:
-            return self._scratch(needed)
+            return self._scratch(required_bytes)
         address, room = workspace
-        if room < needed:
+        if room < required_bytes:
             raise UserError(
                 "the workspace is too small",
                 code="out-of-range",
                 key="workspace",
                 found=room,
-                accepted=f"{needed} bytes",
+                accepted=f"{required_bytes} bytes",
             )
         return address
 
-    def _scratch(self, needed: int) -> int:
-        """Return the queue's own workspace. Those that it replaced are kept; they have no more room than it has."""
-        if needed > self._room:
+    def _scratch(self, required_bytes: int) -> int:
+        """Return the queue's own workspace, growing it if needed. Replaced workspaces are not freed."""
+        if required_bytes > self._room:
             self._refuse_in_capture("allocates its workspace")
-            room = max(needed, 2 * self._room)
+            room = max(required_bytes, 2 * self._room)
             try:
                 self._workspace = self._driver.allocate(room)
             except DriverError as error:
@@ -433,11 +439,11 @@ class StreamQueue:
             self._room = room
         return self._workspace
 
-    def _refuse_in_capture(self, what: str) -> None:
+    def _refuse_in_capture(self, action: str) -> None:
         if self._driver.capturing(self._stream):
             accepted = "a size that was called, or prepared by `prepare(m, n, k, stream=...)`, on this stream before"
             raise UserError(
-                f"the stream is captured, and this call {what}", code="unsupported", key="stream", accepted=accepted
+                f"the stream is captured, and this call {action}", code="unsupported", key="stream", accepted=accepted
             )
 
     def _launch_error(self, status: int) -> Exception:
@@ -454,7 +460,7 @@ class StreamQueue:
 
 
 class _Prepared:
-    """A call's launches on one stream, as the driver takes them; addresses and factors are changed in place.
+    """A call's launches on one stream, in the driver's format; addresses and factors are updated in place.
 
     Every argument is a word of its own, which all launches share: first A, B and C, then scratch buffers, then numbers.
     """
@@ -473,7 +479,7 @@ class _Prepared:
         self.words = (ctypes.c_uint64 * (len(place) + numbers))()
         self._offsets = [(place[buffer.name], buffer.offset) for buffer in plan.buffers]
         self.zeroed = [(place[buffer.name], buffer.bytes) for buffer in plan.buffers if buffer.zero]
-        self.maps = tuple(MapArgument(one, place[one.of]) for one in plan.tensor_maps)
+        self.maps = tuple(MapArgument(tensor_map, place[tensor_map.of]) for tensor_map in plan.tensor_maps)
         self._factor_words: list[tuple[int, str, int, type[int | float]]] = []
         self.launches: list[tuple[int, int, int]] = []
         self._kept: list[object] = []
@@ -502,20 +508,20 @@ class _Prepared:
             at.append(free)
             free += 1
         start = ctypes.addressof(self.words)
-        made = (ctypes.c_void_p * len(at))(*(start + 8 * i for i in at))
+        array = (ctypes.c_void_p * len(at))(*(start + 8 * i for i in at))
         for i, name in mapped:
-            next(one for one in self.maps if one.described.name == name).places.append((made, i))
-        return made, free
+            next(argument for argument in self.maps if argument.described.name == name).places.append((array, i))
+        return array, free
 
     def place(self, base: int) -> None:
-        """Let the scratch buffers begin at an address."""
+        """Set the base address of the scratch buffers."""
         if base != self._base:
             for at, offset in self._offsets:
                 self.words[at] = base + offset
             self._base = base
 
     def set_factors(self, factors: Factors) -> None:
-        """Pass these alpha and beta from now on."""
+        """Set alpha and beta for the following launches."""
         self.factors = None
         for at, code, which, kind in self._factor_words:
             try:

@@ -1,4 +1,4 @@
-"""Elements of a library as its callers and C know them, for every element type that libraries have."""
+"""Element types of a library: their names in C and in callers' arrays."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from lab.operators.base import STORED_AS
 
 REALS = {"float64": "double", "complex128": "double"}
-"""What C calls the numbers that factors are passed as, where they are not `float`."""
+"""C types of the factors, if not `float`."""
 
 FACTORS_IN_C = {"complex64": "cuFloatComplex", "complex128": "cuDoubleComplex"}
-"""What C calls a factor of complex elements, by cuComplex.h as in cuBLAS."""
+"""C types of complex factors, by cuComplex.h as in cuBLAS."""
 
 
 def is_element(kind: object, dtype: str, *, bits: bool = True) -> bool:
-    """Return whether an array holds elements of a type.
+    """Return whether an array's element type is that of the library.
 
     Args:
         kind: Its element type: NumPy's or one of `ml_dtypes`, or a name.
@@ -24,7 +24,7 @@ def is_element(kind: object, dtype: str, *, bits: bool = True) -> bool:
     if getattr(kind, "name", kind) == dtype:
         return True
     try:
-        found = np.dtype(kind)  # type: ignore[call-overload]
+        element_type = np.dtype(kind)  # type: ignore[call-overload]
     except TypeError:  # a type that NumPy lacks
         return False
-    return bool(found.name == dtype or (bits and found.name == STORED_AS.get(dtype)))
+    return bool(element_type.name == dtype or (bits and element_type.name == STORED_AS.get(dtype)))

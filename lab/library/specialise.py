@@ -1,4 +1,4 @@
-"""A template's launches for one kernel and every size: expressions in which only the sizes are left.
+"""Specialise a template's launches to one kernel: expressions of sizes and factors alone.
 
 A front matter's expressions know parameters and problem. Here everything but sizes and factors becomes a number, and
 what depends on numbers alone is computed. What is left is an expression again, which `lab.base.expressions` evaluates
@@ -35,11 +35,11 @@ from lab.templates.sequence import (
 )
 
 _MATRIX = 2
-"""Dimensions of a map that a library encodes."""
+"""Number of dimensions of a library's tensor maps."""
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
 _OF_BATCHES = frozenset(BATCH_SIZES)
-"""Names that a template's expressions may have as long as nothing of them is left for one product."""
+"""Names allowed in a template's expressions if they vanish for an unbatched GEMM."""
 _IN_A_GRID = frozenset((RESIDENT_BLOCKS,))
 
 
@@ -74,16 +74,18 @@ def kernel(
         template, parameters, {key: value for key, value in problem.items() if isinstance(value, str)}
     ).names
     scope = Scope(names, frozenset(), lambda path: template.document.at(*path), dtype)
-    known = {name: value for name, value in names.items() if isinstance(value, bool | int | float | str)}
-    special = _Specialiser(known, template, _RUN_TIME | _OF_BATCHES if batched else _RUN_TIME)
+    constants = {name: value for name, value in names.items() if isinstance(value, bool | int | float | str)}
+    special = _Specialiser(constants, template, _RUN_TIME | _OF_BATCHES if batched else _RUN_TIME)
     workspace = tuple(
-        LibraryBuffer(one.name, scope.typed(one.dtype), special(one.elements, ("workspace", one.name)), one.zero)
-        for one in buffers(template.declares)
+        LibraryBuffer(
+            buffer.name, scope.typed(buffer.dtype), special(buffer.elements, ("workspace", buffer.name)), buffer.zero
+        )
+        for buffer in buffers(template.declares)
     )
     absent = frozenset(buffer.name for buffer in workspace if buffer.elements == "0")
-    made = (special.launch(one, scope) for one in declared(template.declares))
-    launches = without((launch for launch in made if launch is not None), absent)
-    taken = dict.fromkeys(one for launch in launches for one, kind in launch.arguments if kind == TENSOR_MAP)
+    specialised = (special.launch(launch, scope) for launch in declared(template.declares))
+    launches = without((launch for launch in specialised if launch is not None), absent)
+    map_names = dict.fromkeys(one for launch in launches for one, kind in launch.arguments if kind == TENSOR_MAP)
     return LibraryKernel(
         name,
         cubin,
@@ -91,28 +93,28 @@ def kernel(
         dict(parameters),
         launches,
         tuple(buffer for buffer in workspace if buffer.name not in absent),
-        tuple(special.tensor_map(one, scope) for one in taken),
+        tuple(special.tensor_map(map_name, scope) for map_name in map_names),
         special.requirements(),
     )
 
 
 @dataclass(frozen=True)
 class _Specialiser:
-    """Puts what is known into expressions."""
+    """Substitute known values into expressions."""
 
     known: Mapping[str, Scalar]
     template: Template
     run_time: frozenset[str]
 
     def __call__(self, expression: Expression, path: Key, later: frozenset[str] = frozenset()) -> str:
-        """Return the expression with sizes and factors as its only names, and what else is known `later`."""
+        """Return the expression with sizes, factors and the names in `later` as its only names."""
         if not isinstance(expression, str):
             return literal(expression)
         at, key = self.template.document.at(*path), dotted(path)
         passed = self.known.keys() | self.run_time | later
 
-        def check(text: str, known: AbstractSet[str]) -> None:
-            if unknown := sorted(names_in(text, at=at, key=key) - known):
+        def check(text: str, allowed: AbstractSet[str]) -> None:
+            if unknown := sorted(names_in(text, at=at, key=key) - allowed):
                 accepted = sorted(passed)
                 raise UserError(
                     "a library cannot know this name",
@@ -124,29 +126,42 @@ class _Specialiser:
                 )
 
         check(expression, passed | _OF_BATCHES)
-        made = interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
-        check(made, passed)
-        return made
+        specialised = interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
+        check(specialised, passed)
+        return specialised
 
-    def launch(self, one: DeclaredLaunch, scope: Scope) -> LibraryLaunch | None:
-        """Specialise a launch; None where its conditions hold for no size."""
-        when = self._condition(one.conditions)
-        if when == "false":
+    def launch(self, declared_launch: DeclaredLaunch, scope: Scope) -> LibraryLaunch | None:
+        """Specialise a launch; None if its conditions are false for every size."""
+        condition = self._condition(declared_launch.conditions)
+        if condition == "false":
             return None
-        grid = xyz([self(size, (*one.path, "grid", i), _IN_A_GRID) for i, size in enumerate(one.grid)], "1")
-        block = xyz([self(size, (*one.path, "block", i)) for i, size in enumerate(one.block)], "1")
-        shared = self(one.shared_bytes, (*one.path, "shared_bytes"))
-        self._check_carveout(one)
-        self._check_cluster(one)
+        grid = xyz(
+            [self(size, (*declared_launch.path, "grid", i), _IN_A_GRID) for i, size in enumerate(declared_launch.grid)],
+            "1",
+        )
+        block = xyz(
+            [self(size, (*declared_launch.path, "block", i)) for i, size in enumerate(declared_launch.block)], "1"
+        )
+        shared = self(declared_launch.shared_bytes, (*declared_launch.path, "shared_bytes"))
+        self._check_carveout(declared_launch)
+        self._check_cluster(declared_launch)
         arguments = tuple(
             (word, scope.typed(kind))
-            for name, kind in one.arguments
-            for word in scope.words(name, (*one.path, "arguments", name))
+            for name, kind in declared_launch.arguments
+            for word in scope.words(name, (*declared_launch.path, "arguments", name))
         )
-        return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when, one.main)
+        return LibraryLaunch(
+            declared_launch.entry,
+            grid,
+            block,
+            shared,
+            arguments,
+            "" if condition == "true" else condition,
+            declared_launch.main,
+        )
 
     def tensor_map(self, name: str, scope: Scope) -> LibraryMap:
-        """Specialise a tensor map, whose box no size may decide."""
+        """Specialise a tensor map; its box must not depend on sizes."""
         declares, path = self.template.declares.tensor_maps[name], ("tensor_maps", name)
         if not len(declares.extents) == len(declares.box) == _MATRIX:
             sides, accepted = (*path, "extents"), "maps of matrices, of two dimensions"
@@ -164,48 +179,53 @@ class _Specialiser:
         )
 
     def requirements(self) -> str:
-        """Return what the template requires of sizes; what it requires of parameters alone holds for a kernel."""
+        """Return the template's requirements on sizes; requirements on parameters alone are already met."""
         parts = []
-        for i, one in enumerate(self.template.declares.requires):
+        for i, requirement in enumerate(self.template.declares.requires):
             at, path = self.template.document.at("requires", i), ("requires", i)
-            if names_in(one.that, at=at, key=dotted(path)) & self.run_time:
-                parts.append(self(one.that, path))
-        return " and ".join(part for part in parts if part != "true")
+            if names_in(requirement.that, at=at, key=dotted(path)) & self.run_time:
+                parts.append(self(requirement.that, path))
+        return " and ".join(text for text in parts if text != "true")
 
-    def _check_carveout(self, one: DeclaredLaunch) -> None:
-        """Refuse a carve-out: a library's calls set none."""
-        path = (*one.path, "carveout")
-        preferred = one.carveout if one.carveout in CARVEOUTS else self(one.carveout, path)
+    def _check_carveout(self, declared_launch: DeclaredLaunch) -> None:
+        """Check that a launch sets no carve-out: library calls set none."""
+        path = (*declared_launch.path, "carveout")
+        preferred = (
+            declared_launch.carveout if declared_launch.carveout in CARVEOUTS else self(declared_launch.carveout, path)
+        )
         if preferred not in ("default", "-1"):
             at = self.template.document.at(*path)
             message = "a library leaves the carve-out to the driver"
             raise UserError(message, code="unsupported", at=at, key=dotted(path), found=preferred, accepted="default")
 
-    def _check_cluster(self, one: DeclaredLaunch) -> None:
-        """Refuse clusters that a launch asks for: a library's calls ask for none."""
-        if one.cluster:
-            path = (*one.path, "cluster")
-            at, found = self.template.document.at(*path), ", ".join(map(str, one.cluster))
+    def _check_cluster(self, declared_launch: DeclaredLaunch) -> None:
+        """Check that a launch sets no cluster size: library calls set none."""
+        if declared_launch.cluster:
+            path = (*declared_launch.path, "cluster")
+            at, cluster = self.template.document.at(*path), ", ".join(map(str, declared_launch.cluster))
             message = "a library's calls ask for no clusters"
             raise UserError(
                 message,
                 code="unsupported",
                 at=at,
                 key=dotted(path),
-                found=found,
+                found=cluster,
                 accepted="__cluster_dims__ in the kernel",
             )
 
     def _condition(self, conditions: Sequence[LaunchCondition]) -> str:
         if not conditions:
             return "true"
-        parts = [f"({one.expression})" if one.holds else f"not ({one.expression})" for one in conditions]
+        parts = [
+            f"({condition.expression})" if condition.holds else f"not ({condition.expression})"
+            for condition in conditions
+        ]
         return self(" and ".join(parts), conditions[-1].path)
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A part of an expression in its own notation.
+    """A subexpression as text.
 
     Attributes:
         text: The part.
@@ -218,7 +238,7 @@ class _Term:
 
 @dataclass(frozen=True)
 class _Specialised(Meaning[_Term]):
-    """Expressions as text, in parentheses, with constants computed."""
+    """An interpretation as text, in parentheses, with constants folded."""
 
     values: Mapping[str, Scalar]
     at: Location
@@ -247,21 +267,21 @@ class _Specialised(Meaning[_Term]):
             return left
         return self._made(f"({left.text} {symbol} {right.text})", left, right)
 
-    def comparison(self, first: _Term, others: Sequence[tuple[str, _Term]]) -> _Term:
-        rest = "".join(f" {symbol} {term.text}" for symbol, term in others)
-        return self._made(f"({first.text}{rest})", first, *(term for _, term in others))
+    def comparison(self, first: _Term, following: Sequence[tuple[str, _Term]]) -> _Term:
+        tail = "".join(f" {symbol} {term.text}" for symbol, term in following)
+        return self._made(f"({first.text}{tail})", first, *(term for _, term in following))
 
     def choice(self, test: _Term, then: Callable[[], _Term], otherwise: Callable[[], _Term]) -> _Term:
         if test.text in ("true", "false"):
             return then() if test.text == "true" else otherwise()
-        chosen, other = then(), otherwise()
-        return self._made(f"({chosen.text} if {test.text} else {other.text})", test, chosen, other)
+        chosen, alternative = then(), otherwise()
+        return self._made(f"({chosen.text} if {test.text} else {alternative.text})", test, chosen, alternative)
 
     def call(self, function: str, arguments: Sequence[_Term]) -> _Term:
         return self._made(f"{function}({', '.join(term.text for term in arguments)})", *arguments)
 
     def listing(self, values: Sequence[_Term]) -> _Term:
-        return _Term(f"[{', '.join(one.text for one in values)}]", all(one.known for one in values))
+        return _Term(f"[{', '.join(term.text for term in values)}]", all(term.known for term in values))
 
     def pairs(self, values: Sequence[tuple[_Term, _Term]]) -> _Term:
         text = ", ".join(f"{name.text}: {value.text}" for name, value in values)
@@ -273,13 +293,13 @@ class _Specialised(Meaning[_Term]):
     def _made(self, text: str, *parts: _Term) -> _Term:
         if text in ("true", "false"):  # of `and` or `or` whose other side decides nothing
             return _Term(text, known=True)
-        if not all(part.known for part in parts):
+        if not all(term.known for term in parts):
             return _Term(text, known=False)
         return _Term(literal(evaluate(text, {}, at=self.at, key=self.key)), known=True)
 
 
 def _shortened(symbol: str, left: str, right: str) -> str:
-    """Return `and` or `or` of two texts, without the constants that decide nothing."""
+    """Return `and` or `or` of two texts, with constant operands folded."""
     neutral, deciding = ("true", "false") if symbol == "and" else ("false", "true")
     if deciding in (left, right):
         return deciding
@@ -291,7 +311,7 @@ def _shortened(symbol: str, left: str, right: str) -> str:
 
 
 def literal(value: Scalar) -> str:
-    """Return a constant as expressions write it."""
+    """Return a constant in the notation of expressions."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)

@@ -1,4 +1,4 @@
-"""Which kernel for which size: a tree of thresholds, grown over measured times.
+"""Kernel selection by size: a decision tree of thresholds, grown from measured times.
 
 The tree splits the sizes (m, n, k, and of batches their products) at one threshold of one dimension at a time. Each
 node takes the split that loses the least time against always picking the best kernel; splitting goes on until nothing
@@ -26,16 +26,16 @@ from lab.library.alignment import ALL, VECTOR, Alignment
 from lab.library.grid import Floats, Grid, Loss, check_size, loss_of
 
 BATCH_SPLIT = 2 * len(AXES)
-"""The number of products among the axes of splits."""
+"""Index of the batch count in `split_axes`."""
 
 
 def split_axes(vector: int) -> tuple[str, ...]:
-    """Return what a threshold may stand on: a dimension, or what is left of m, n or k when a vector divides it."""
+    """Return the quantities that thresholds apply to: dimensions, remainders of m, n and k, the batch count."""
     return (*AXES, *(f"{axis} % {vector}" for axis in AXES), "batch")
 
 
 _UNMEASURED = 1e6
-"""Loss of a kernel at a size where it was not measured: beyond any real one, so that no split accepts it willingly."""
+"""Loss of a kernel at a size where it was not measured: larger than any real loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A size that was measured for itself, and the number of its fastest kernel."""
+    """An exact size and the number of its fastest kernel."""
 
     m: int
     n: int
@@ -73,7 +73,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Logic:
-    """What picks a kernel. A size of no batch is one of a batch of one product.
+    """The logic that picks a kernel. A size without a batch count has a batch of 1.
 
     Attributes:
         kernels: Names of those that can be picked.
@@ -90,7 +90,7 @@ class Logic:
     vector: int = VECTOR
 
     def __post_init__(self) -> None:
-        """Check what may be wrong in a file: numbers out of range, and splits that lead back.
+        """Check a logic from a file: numbers out of range, and splits that form cycles.
 
         Raises:
             UserError: Something is wrong.
@@ -111,7 +111,7 @@ class Logic:
         if any(split.axis not in range(len(axes)) for split in self.splits):
             accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(axes))
             raise UserError("the selection tree is broken", code="syntax", key="splits.axis", accepted=accepted)
-        order = [one.size for one in self.exact]
+        order = [exact.size for exact in self.exact]
         if order != sorted(set(order)):
             raise UserError(
                 "exact sizes are not in order",
@@ -122,37 +122,37 @@ class Logic:
 
     @property
     def batched(self) -> bool:
-        """Whether the number of products decides anything."""
-        return any(one.batch != 1 for one in self.exact) or any(split.axis == BATCH_SPLIT for split in self.splits)
+        """Whether the batch count affects the selection."""
+        return any(exact.batch != 1 for exact in self.exact) or any(split.axis == BATCH_SPLIT for split in self.splits)
 
     @cached_property
     def picks(self) -> frozenset[int]:
-        """Numbers of the kernels that some size gets."""
+        """Numbers of the kernels picked for some size."""
         ends = (self.root, *(to for split in self.splits for to in (split.below, split.rest)))
         return frozenset([~to for to in ends if to < 0]) | {exact.kernel for exact in self.exact}
 
     def renumbered(self, kernels: tuple[str, ...]) -> Logic:
-        """Return the same logic with other numbers.
+        """Return the same logic with its kernels renumbered.
 
         Args:
             kernels: Names by their new numbers, this logic's among them.
         """
         number = [kernels.index(name) for name in self.kernels]
 
-        def moved(to: int) -> int:
+        def renumber(to: int) -> int:
             return to if to >= 0 else ~number[~to]
 
         return Logic(
             kernels,
-            moved(self.root),
-            tuple(Split(s.axis, s.threshold, moved(s.below), moved(s.rest)) for s in self.splits),
-            tuple(replace(one, kernel=number[one.kernel]) for one in self.exact),
+            renumber(self.root),
+            tuple(Split(s.axis, s.threshold, renumber(s.below), renumber(s.rest)) for s in self.splits),
+            tuple(replace(exact, kernel=number[exact.kernel]) for exact in self.exact),
             self.vector,
         )
 
     @cached_property
     def _exact(self) -> dict[Size, int]:
-        return {one.size: one.kernel for one in self.exact}
+        return {exact.size: exact.kernel for exact in self.exact}
 
     def select(self, m: int, n: int, k: int, batch: int = 1) -> int:
         """Return the number of the kernel for a size.
@@ -161,16 +161,16 @@ class Logic:
             UserError: It is not a size.
         """
         size = check_size(m, n, k, batch)
-        found = self._exact.get(size)
-        if found is not None:
-            return found
+        number = self._exact.get(size)
+        if number is not None:
+            return number
         at = self.root
         for split, below in self._way(size):
             at = split.below if below else split.rest
         return ~at
 
     def reasons(self, m: int, n: int, k: int, batch: int = 1) -> tuple[str, ...]:
-        """Return what decides about a size, the tightest bounds of each axis: ``64 <= m < 128``, ``k % 4 = 0``.
+        """Return the decision path for a size: one bound per axis, such as ``64 <= m < 128`` or ``k % 4 = 0``.
 
         Raises:
             UserError: It is not a size.
@@ -190,7 +190,7 @@ class Logic:
         return tuple(_between(axes[axis], *bounds[axis]) for axis in sorted(bounds))
 
     def _way(self, size: Size) -> Iterator[tuple[Split, bool]]:
-        """Yield the splits that a size goes through, and whether it is below their thresholds."""
+        """Yield the splits on a size's path, and whether it is below their thresholds."""
         m, n, k, batch = size
         along = (m, n, k, m % self.vector, n % self.vector, k % self.vector, batch)
         at = self.root
@@ -208,7 +208,7 @@ def _between(axis: str, low: int, high: int | None) -> str:
 
 
 Edges = Sequence[Sequence[int]]
-"""For each dimension of a size, ascending: where cells of sizes end."""
+"""For each dimension of a size, in ascending order: the ends of its cells."""
 
 
 def build(
@@ -221,7 +221,7 @@ def build(
     gains: Mapping[str, Floats] | None = None,
     alignment: Alignment = ALL,
 ) -> Logic:
-    """Build the logic from measured ranges and measured exact sizes.
+    """Build the logic from measured ranges and exact sizes.
 
     Args:
         ranges: What the tree is grown over; None grows it over the exact sizes, for the sizes between them.
@@ -276,13 +276,13 @@ def _exact(size: Size, kernel: int) -> Exact:
 
 
 def evaluate(logic: Logic, grid: Grid) -> Loss:
-    """Return what the logic loses at the sizes of a grid: those that it was grown over, or held-out ones."""
+    """Return the loss of the logic at the sizes of a grid: those it was grown over, or held-out ones."""
     return loss_of(grid, [logic.kernels[logic.select(*size)] for size in grid.sizes])
 
 
 @dataclass(slots=True)
 class _Node:
-    """A set of sizes while the tree grows; without a cut it is a leaf."""
+    """A set of sizes during growth of the tree; a leaf if it has no cut."""
 
     points: NDArray[np.intp]
     kernel: int
@@ -292,7 +292,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Costs:
-    """What kernels cost at sizes.
+    """Kernel losses at sizes.
 
     Attributes:
         losses: Sizes x kernels.
@@ -307,19 +307,19 @@ class _Costs:
     taken: NDArray[np.bool_]
 
     def at(self, points: NDArray[np.intp] | slice) -> _Costs:
-        """Return those of some sizes; a slice of them copies nothing."""
+        """Return the costs of some sizes; a slice is a view."""
         return _Costs(self.losses[points], self.partial, self.gains[points], self.taken[points])
 
     def total(self) -> Floats:
-        """Return what each kernel loses as the pick of all sizes; infinity where it may not be that."""
+        """Return each kernel's total loss if picked for all sizes; infinity if it may not be."""
         return self._allowed(self.losses.sum(axis=0), self.gains.sum)
 
     def running(self) -> Floats:
-        """Return the same for the first size alone, the first two, and so on."""
+        """Return `total` for the first size alone, the first two, and so on."""
         return self._allowed(self.losses.cumsum(axis=0), self.gains.cumsum)
 
     def lost_where_taken(self, kernel: int) -> float:
-        """Return what a kernel loses on average at the sizes that kernels with requirements take; 0 without any.
+        """Return a kernel's mean loss at the sizes taken by kernels with requirements; 0 without any.
 
         They count for themselves, since they may be a small part of all sizes.
         """
@@ -347,7 +347,7 @@ def _grow(
     *,
     alignment: Alignment,
 ) -> tuple[int, tuple[Split, ...]]:
-    """Grow the tree, with kernels numbered as in the grid. The leaves that lose most are split first."""
+    """Grow the tree, with kernels numbered as in the grid. Leaves with the most loss are split first."""
     places = _halfway(sizes) if edges is None else _in_cells(sizes, edges, alignment)
     root = _node(np.arange(len(sizes)), costs)
     heap = [(-root.lost, 0, root)]
@@ -357,23 +357,23 @@ def _grow(
         own = costs.at(node.points)
         if node.lost <= tolerance * len(node.points) and own.lost_where_taken(node.kernel) <= tolerance:
             continue
-        found = _cut(places, node.points, own)
-        if found is None:
+        cut = _cut(places, node.points, own)
+        if cut is None:
             continue  # all of one cell
-        axis, last = found
+        axis, last = cut
         under = places.along[node.points, axis] <= last
         parts = _node(node.points[under], costs), _node(node.points[~under], costs)
         node.cut = (axis, places.threshold(axis, last, node.points), *parts)
         leaves += 1
-        for part in parts:
+        for child in parts:
             pushed += 1  # an order of their own for nodes that lose the same; nodes do not compare
-            heapq.heappush(heap, (-part.lost, pushed, part))
+            heapq.heappush(heap, (-child.lost, pushed, child))
     return _flatten(root)
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where sizes lie along the axes of thresholds.
+    """Positions of sizes along the axes of thresholds.
 
     Attributes:
         along: Sizes x axes, integers.
@@ -385,7 +385,7 @@ class _Places:
     edges: tuple[tuple[int, ...], ...] | None
 
     def threshold(self, axis: int, last: int, points: NDArray[np.intp]) -> int:
-        """Return the threshold between the points up to `last` along the axis and the others."""
+        """Return the threshold that separates the points up to `last` along the axis from the others."""
         if self.edges is not None:
             return self.edges[axis][last] + 1
         along = self.along[points, axis]
@@ -398,7 +398,7 @@ def _halfway(sizes: Sequence[Size]) -> _Places:
 
 
 def _in_cells(sizes: Sequence[Size], edges: Edges, alignment: Alignment) -> _Places:
-    """Sizes beyond the last edge lie in the last cell."""
+    """Return positions in cells. Sizes beyond the last edge belong to the last cell."""
     raw = np.array(sizes, dtype=np.int64)
     cells = [np.minimum(np.searchsorted(own, raw[:, i]), len(own) - 1) for i, own in enumerate(edges)]
     uneven = (~alignment.divided(raw)).astype(np.int64)
@@ -410,9 +410,9 @@ def _in_cells(sizes: Sequence[Size], edges: Edges, alignment: Alignment) -> _Pla
 
 
 def _by_split_axis(along: NDArray[np.int64], remainders: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return sizes x dimensions in the order of `split_axes`; a size of no batch has nothing along the last one."""
-    found: NDArray[np.int64] = np.column_stack([along[:, : len(AXES)], remainders, along[:, len(AXES) :]])
-    return found.astype(np.int64)
+    """Return sizes x split axes, in the order of `split_axes`; without a batch the last axis is absent."""
+    ordered: NDArray[np.int64] = np.column_stack([along[:, : len(AXES)], remainders, along[:, len(AXES) :]])
+    return ordered.astype(np.int64)
 
 
 def _node(points: NDArray[np.intp], costs: _Costs) -> _Node:
@@ -422,25 +422,25 @@ def _node(points: NDArray[np.intp], costs: _Costs) -> _Node:
 
 
 def _cut(places: _Places, points: NDArray[np.intp], costs: _Costs) -> tuple[int, int] | None:
-    """Find the axis and the last place below the cut, so that the best kernels of both sides lose least.
+    """Find the cut whose two sides lose least: its axis and the last position below it.
 
     Of equal ones the most even cut wins, which keeps the tree flat. None where all points lie in one place.
     """
     best: tuple[float, int, int, int] | None = None
     for axis in range(places.along.shape[1]):
-        there = places.along[points, axis]
-        if there.min() == there.max():
+        positions = places.along[points, axis]
+        if positions.min() == positions.max():
             continue
-        order = there.argsort(kind="stable")
-        along = there[order]
+        order = positions.argsort(kind="stable")
+        along = positions[order]
         (last,) = (along[:-1] < along[1:]).nonzero()  # of the points below a possible threshold
         ordered = costs.at(order)
         below = ordered.running()[last].min(axis=1)
-        rest = ordered.at(slice(None, None, -1)).running()[::-1][last + 1].min(axis=1)
+        above = ordered.at(slice(None, None, -1)).running()[::-1][last + 1].min(axis=1)
         uneven = np.abs(2 * (last + 1) - len(along))
-        i = _least(below + rest, uneven)
-        found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]]))
-        best = found if best is None else min(best, found)
+        i = _least(below + above, uneven)
+        candidate = (float(below[i] + above[i]), int(uneven[i]), axis, int(along[last[i]]))
+        best = candidate if best is None else min(best, candidate)
     return None if best is None else best[2:]
 
 
@@ -449,7 +449,7 @@ def _least(lost: Floats, uneven: NDArray[np.int64]) -> int:
 
 
 def _flatten(root: _Node) -> tuple[int, tuple[Split, ...]]:
-    """Return where the tree begins, and its splits, parents first."""
+    """Return the root of the tree and its splits, parents first."""
     tree = _simplified(root)
     cuts = [tree] if isinstance(tree, _Cut) else []
     for cut in cuts:  # grows while it is read
@@ -471,19 +471,19 @@ class _Cut:
 
 
 def _simplified(root: _Node) -> int | _Cut:
-    """Return the tree with kernels as leaves, without cuts whose sides pick the same kernel.
+    """Return the tree with kernels as leaves, without cuts that have the same kernel on both sides.
 
     Without recursion: a tree may be as deep as it has sizes.
     """
-    done: dict[int, int | _Cut] = {}
+    simplified: dict[int, int | _Cut] = {}
     for node in reversed(list(_walk(root))):
         if node.cut is None:
-            done[id(node)] = node.kernel
+            simplified[id(node)] = node.kernel
             continue
-        axis, threshold, below, rest = node.cut
-        left, right = done[id(below)], done[id(rest)]
-        done[id(node)] = left if isinstance(left, int) and left == right else _Cut(axis, threshold, left, right)
-    return done[id(root)]
+        axis, threshold, below, above = node.cut
+        left, right = simplified[id(below)], simplified[id(above)]
+        simplified[id(node)] = left if isinstance(left, int) and left == right else _Cut(axis, threshold, left, right)
+    return simplified[id(root)]
 
 
 def _walk(root: _Node) -> Iterable[_Node]:

@@ -1,4 +1,4 @@
-"""The names of the baselines and the operators that each computes.
+"""Names of the baselines and the operators each computes.
 
 An experiment names baselines and `lab.gpu.baselines.registry` makes them. Both read this table.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from lab.base.expressions import Scalar
 
 CUBLAS: Final = "cublas"
-"""NVIDIA's library: SGEMM, DGEMM, GemmEx and, for floats of eight bits, cublasLtMatmul."""
+"""NVIDIA's library: SGEMM, DGEMM, GemmEx and, for FP8, cublasLtMatmul."""
 
 COPY: Final = "copy"
 """A plain copy of the operator's input to its output."""
@@ -43,7 +43,7 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         TRITON: ("softmax", "layer_norm", "rms_norm", "masked_softmax"),
     }
 )
-"""Name of each baseline to the operators that it computes. `copy` computes none: it moves as many bytes."""
+"""The operators each baseline computes; `copy` computes none: it moves as many bytes."""
 
 
 def unfused_softmax_elements(m: int, n: int) -> int:
@@ -55,7 +55,7 @@ def unfused_softmax_elements(m: int, n: int) -> int:
 
 
 def declared_bytes(name: str, operator: str, problem: Mapping[str, Scalar]) -> int | None:
-    """Return the bytes through DRAM that a baseline's operations move.
+    """Return the DRAM bytes moved by a baseline's operations.
 
     Args:
         name: The baseline.
@@ -63,7 +63,7 @@ def declared_bytes(name: str, operator: str, problem: Mapping[str, Scalar]) -> i
         problem: Its problem, complete.
 
     Returns:
-        Bytes read and written; None where nobody knows what the baseline's kernels do.
+        Bytes read and written; None if the baseline's kernels are unknown.
     """
     counted = _BYTES.get((name, operator))
     return counted(problem) if counted else None

@@ -1,4 +1,4 @@
-"""Whether cards of one model time alike: the same variants, timed on each of them."""
+"""Comparison of cards of one model by the same variants, timed on each of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from statistics import median
 from typing import Final
 
 LIMIT: Final = 0.02
-"""Relative difference of a card's control timings, or of its clock under them, beyond which it is named."""
+"""Relative difference of a card's control timings, or of its clock under them, above which it is reported."""
 
 SLOWDOWNS: Final = frozenset({"HwSlowdown", "SwThermalSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown"})
-"""Throttle reasons that are a card's own. SwPowerCap is what the work does to every card; the clock shows it."""
+"""Throttle reasons specific to a card. SwPowerCap follows from the work on any card; the clock shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class CardRecord:
 
     Attributes:
         id: Its UUID.
-        label: What the page calls it.
+        label: Its name on the page.
         host: Its machine; empty for the one of the command.
         variants: Variants that were timed on it.
         controls: Variants that were timed on it and on others.
         control: Their times over those on the reference, median; above 1 is slower. None without controls.
-        scatter: Relative scatter of these times, within which they say nothing.
+        scatter: Relative scatter of these times, within which differences are not significant.
         sm_clock_mhz: SM clock under the controls, median, MHz.
         power_w: Power under them, median, W.
         temperature_c: Temperature under them, median, °C.
-        differs: Why its times do not compare with those of other cards; empty where they do.
+        differs: Reason its times are not comparable with other cards'; empty if they are.
     """
 
     id: str
@@ -75,20 +75,22 @@ class CardRecord:
 def standing(cards: Sequence[CardRecord], timings: Iterable[ControlTiming]) -> tuple[CardRecord, ...]:
     """Compare cards by their control timings.
 
-    A card's figure is the median over the controls of its time over the reference's: the middle one of the cards' times
-    for that control; of an even number the faster of the two in the middle, since a card that differs is
-    nearly always slower.
+    A card's figure is the median, over the controls, of its time over the reference time. The reference is the median
+    card of that control; of an even number, the faster of the two in the middle, since a card that differs is nearly
+    always slower.
 
     Args:
-        cards: The cards, with nothing known of their controls.
-        timings: Of any variants; those of one card alone say nothing.
+        cards: The cards, without their controls.
+        timings: Timings of any variants; variants timed on one card only are ignored.
     """
     by_variant: dict[str, dict[str, ControlTiming]] = {}
-    for one in timings:
-        by_variant.setdefault(one.variant, {}).setdefault(one.card, one)
+    for timing in timings:
+        by_variant.setdefault(timing.variant, {}).setdefault(timing.card, timing)
     shared = [times for times in by_variant.values() if len(times) > 1]
     own = {card.id: [(times[card.id], _reference(times)) for times in shared if card.id in times] for card in cards}
-    clocks = {name: median(known) for name, pairs in own.items() if (known := _known(pairs, "sm_clock_mhz"))}
+    clocks = {
+        name: median(clock_samples) for name, pairs in own.items() if (clock_samples := _known(pairs, "sm_clock_mhz"))
+    }
     clock = sorted(clocks.values())[len(clocks) // 2] if clocks else None
     quiet = any(pairs and not _slowed(pairs) for pairs in own.values())
     alone = any(pairs and not _neighbours(pairs) for pairs in own.values())
@@ -100,40 +102,40 @@ _Pairs = Sequence[tuple[ControlTiming, ControlTiming]]
 
 
 def _reference(times: Mapping[str, ControlTiming]) -> ControlTiming:
-    ordered = sorted(times.values(), key=lambda one: one.ms)
+    ordered = sorted(times.values(), key=lambda timing: timing.ms)
     return ordered[(len(ordered) - 1) // 2]
 
 
 def _known(pairs: _Pairs, name: str) -> list[float]:
-    return [value for one, _ in pairs if (value := getattr(one, name)) is not None]
+    return [value for timing, _ in pairs if (value := getattr(timing, name)) is not None]
 
 
 def _slowed(pairs: _Pairs) -> bool:
-    return sum(one.slowdown for one, _ in pairs) * 2 >= len(pairs)
+    return sum(timing.slowdown for timing, _ in pairs) * 2 >= len(pairs)
 
 
 def _neighbours(pairs: _Pairs) -> int:
-    return max((one.neighbours or 0 for one, _ in pairs), default=0)
+    return max((timing.neighbours or 0 for timing, _ in pairs), default=0)
 
 
 def _judged(card: CardRecord, pairs: _Pairs, clock: float | None, *, quiet: bool, alone: bool) -> CardRecord:
     if not pairs:
         return card
-    control = median(one.ms / other.ms for one, other in pairs)
-    scatter = median(max(one.spread, other.spread) / 2 for one, other in pairs)
-    found = {name: _known(pairs, name) for name in ("sm_clock_mhz", "power_w", "temperature_c")}
-    middle = {name: median(values) if values else None for name, values in found.items()}
-    why, own_clock = [], middle["sm_clock_mhz"]
+    control = median(timing.ms / reference.ms for timing, reference in pairs)
+    scatter = median(max(timing.spread, reference.spread) / 2 for timing, reference in pairs)
+    conditions = {name: _known(pairs, name) for name in ("sm_clock_mhz", "power_w", "temperature_c")}
+    middle = {name: median(values) if values else None for name, values in conditions.items()}
+    reasons, own_clock = [], middle["sm_clock_mhz"]
     if abs(control - 1) > max(LIMIT, scatter):
         side = "longer" if control > 1 else "less"
         over = f"{len(pairs)} control{'s' if len(pairs) > 1 else ''}, which scatter by {scatter:.1%}"
-        why.append(f"the same variants take {abs(control - 1):.1%} {side} there ({over})")
+        reasons.append(f"the same variants take {abs(control - 1):.1%} {side} there ({over})")
     if clock and own_clock is not None and own_clock < (1 - LIMIT) * clock:
-        why.append(f"its SM clock under them is {own_clock:.0f} MHz, and {clock:.0f} MHz on other cards")
+        reasons.append(f"its SM clock under them is {own_clock:.0f} MHz, and {clock:.0f} MHz on other cards")
     if quiet and _slowed(pairs):
-        why.append("it slows down by itself, for its temperature or its power supply")
+        reasons.append("it throttles because of its temperature or power supply")
     if alone and (number := _neighbours(pairs)):
-        why.append(f"{number} other process{'es' if number > 1 else ''} used it")
+        reasons.append(f"{number} other process{'es' if number > 1 else ''} used it")
     return CardRecord(
         card.id,
         card.label,
@@ -143,5 +145,5 @@ def _judged(card: CardRecord, pairs: _Pairs, clock: float | None, *, quiet: bool
         control,
         scatter,
         **middle,
-        differs="; ".join(why),
+        differs="; ".join(reasons),
     )

@@ -1,7 +1,7 @@
-"""Hardware counters of a variant: one frozen value for each launch, and figures derived from all launches together.
+"""Hardware counters of a variant, one frozen value per launch, and metrics derived from all launches.
 
-Figures are additive (bytes, cycles, instructions), or a weighted mean whose weights are counted too, so that several
-launches have one answer.
+Metrics are sums (bytes, cycles, instructions) or weighted means whose weights are counted, too, so that several
+launches have one value.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ STALLS: Final = {
 """States of a warp in a cycle, with their meanings (Nsight Compute's documentation, "Warp Stall Reasons")."""
 
 _ISSUING: Final = ("selected", "not_selected")
-"""States of warps that could issue, which are no stalls."""
+"""States of warps that could issue, which are not stalls."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchCounters:
-    """Counters of one launch. A figure that the profiler did not report is None, or absent from its mapping.
+    """Counters of one launch; a metric the profiler did not report is None or absent from its mapping.
 
     Attributes:
         kernel: Its entry point.
@@ -62,7 +62,7 @@ class LaunchCounters:
         issues: Cycles in which a scheduler issued, over all schedulers.
         issue_share: The same as a share of the active cycles, 0 to 1.
         pipes: Use of each pipe (`PIPES`) as a share of its peak while an SM was active, 0 to 1. A matrix instruction
-            keeps its pipe busy for many cycles, so of `tensor` these are counted, and of the others instructions.
+            keeps its pipe busy for many cycles, so cycles are counted for `tensor`, and instructions for the others.
         stalls: Cycles that a warp spends in each state (`STALLS`) for every instruction that it issues.
         clock_hz: Frequency of the SMs, by the cycles that elapsed; below what NVML reports where power limits it.
     """
@@ -91,7 +91,7 @@ class Profile:
         profiler: `Nsight Compute 2025.3.1.0`.
         cache: State of the L2 cache when the sequence began: `cold` or `warm`.
         launches: In order.
-        notes: Remarks that a reader of the figures needs.
+        notes: Remarks needed to read the metrics.
     """
 
     profiler: str
@@ -102,71 +102,79 @@ class Profile:
     @property
     def dram_bytes(self) -> float | None:
         """Bytes read from and written to DRAM."""
-        return _sum(self.launches, lambda one: _both(one.dram_read_bytes, one.dram_write_bytes))
+        return _sum(self.launches, lambda launch: _both(launch.dram_read_bytes, launch.dram_write_bytes))
 
     @property
     def l2_bytes(self) -> float | None:
         """Bytes of the sectors read from and written to L2."""
-        sectors = _sum(self.launches, lambda one: _both(one.l2_read_sectors, one.l2_write_sectors))
+        sectors = _sum(self.launches, lambda launch: _both(launch.l2_read_sectors, launch.l2_write_sectors))
         return None if sectors is None else sectors * SECTOR_BYTES
 
     @property
     def duration_ms(self) -> float | None:
-        """Milliseconds of all launches under the profiler, without the gaps between them."""
-        total = _sum(self.launches, lambda one: one.duration_ns)
+        """Duration of all launches under the profiler in ms, without the gaps between them."""
+        total = _sum(self.launches, lambda launch: launch.duration_ns)
         return None if total is None else total / 1e6
 
     @property
     def clock_hz(self) -> float | None:
         """Frequency of the SMs; mean over the durations of all launches."""
-        return _mean(self.launches, lambda one: one.clock_hz, lambda one: one.duration_ns)
+        return _mean(self.launches, lambda launch: launch.clock_hz, lambda launch: launch.duration_ns)
 
     @property
     def instructions(self) -> float | None:
         """Warp instructions executed."""
-        return _sum(self.launches, lambda one: one.instructions)
+        return _sum(self.launches, lambda launch: launch.instructions)
 
     @property
     def occupancy(self) -> float | None:
         """Achieved occupancy, 0 to 1; mean over the active cycles of all launches."""
-        return _mean(self.launches, lambda one: one.occupancy, lambda one: one.active_cycles)
+        return _mean(self.launches, lambda launch: launch.occupancy, lambda launch: launch.active_cycles)
 
     @property
     def issue_share(self) -> float | None:
         """Share of the active cycles in which a scheduler issued, 0 to 1."""
-        return _mean(self.launches, lambda one: one.issue_share, lambda one: one.active_cycles)
+        return _mean(self.launches, lambda launch: launch.issue_share, lambda launch: launch.active_cycles)
 
     @property
     def pipes(self) -> dict[str, float]:
         """Use of each pipe as a share of its peak, 0 to 1; mean over the active cycles of all launches."""
         used = {
-            pipe: _mean(self.launches, lambda one, pipe=pipe: one.pipes.get(pipe), lambda one: one.active_cycles)  # type: ignore[misc]  # the default binds the loop's name
+            pipe: _mean(
+                self.launches,
+                lambda launch, pipe=pipe: launch.pipes.get(pipe),  # type: ignore[misc]  # the default binds the name
+                lambda launch: launch.active_cycles,
+            )
             for pipe in PIPES
         }
         return {pipe: share for pipe, share in used.items() if share is not None}
 
     @property
     def stalls(self) -> dict[str, float]:
-        """Cycles of a warp in each state for every instruction that it issues; mean over the issues of all launches."""
-        found = {
-            state: _mean(self.launches, lambda one, state=state: one.stalls.get(state), lambda one: one.issues)  # type: ignore[misc]  # as above
+        """Cycles a warp spends in each state per instruction it issues; mean over the issues of all launches."""
+        cycles = {
+            state: _mean(
+                self.launches,
+                lambda launch, state=state: launch.stalls.get(state),  # type: ignore[misc]  # as above
+                lambda launch: launch.issues,
+            )
             for state in STALLS
         }
-        return {state: warps for state, warps in found.items() if warps is not None}
+        return {state: warps for state, warps in cycles.items() if warps is not None}
 
     @property
     def waits(self) -> dict[str, float]:
-        """Share of each reason for which warps cannot issue, the largest first. The shares add up to 1."""
+        """Share of each reason for which warps cannot issue, the largest first; the shares add up to 1."""
         waiting = {state: warps for state, warps in self.stalls.items() if state not in _ISSUING and warps > 0}
         total = sum(waiting.values())
         return {state: warps / total for state, warps in sorted(waiting.items(), key=lambda item: -item[1])}
 
     @property
     def idle(self) -> dict[str, float]:
-        """Shares of the active cycles in which a scheduler issued nothing, by the reason for which its warps waited.
+        """Share of active cycles in which a scheduler issued nothing, by stall reason.
 
-        The counters give the reasons over all cycles and not over the idle ones alone, so the idle share is divided in
-        the proportions of `waits`.
+        The counters give stall reasons over all cycles, not only idle ones, so the idle share is divided in proportion
+        to `waits`.
         """
         if self.issue_share is None:
             return {}
@@ -178,10 +186,10 @@ def _both(first: float | None, second: float | None) -> float | None:
 
 
 def _sum(launches: Sequence[LaunchCounters], figure: Callable[[LaunchCounters], float | None]) -> float | None:
-    """Sum over all launches; None where a launch lacks the figure, since the sum of the others would mislead."""
-    values = [figure(one) for one in launches]
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    """Sum over all launches; None if a launch lacks the metric, since the sum of the others would mislead."""
+    values = [figure(launch) for launch in launches]
+    reported = [value for value in values if value is not None]
+    return sum(reported) if reported and len(reported) == len(values) else None
 
 
 def _mean(
@@ -189,12 +197,12 @@ def _mean(
     figure: Callable[[LaunchCounters], float | None],
     weight: Callable[[LaunchCounters], float | None],
 ) -> float | None:
-    """Weighted mean; None where a launch lacks figure or weight. A single launch needs no weight."""
+    """Return the weighted mean; None if a launch lacks metric or weight. A single launch needs no weight."""
     if len(launches) == 1:
         return figure(launches[0])
-    pairs = [(figure(one), weight(one)) for one in launches]
-    known = [(value, heavy) for value, heavy in pairs if value is not None and heavy is not None]
-    total = sum(heavy for _, heavy in known)
-    if not total or len(known) < len(pairs):
+    pairs = [(figure(launch), weight(launch)) for launch in launches]
+    reported = [(value, heavy) for value, heavy in pairs if value is not None and heavy is not None]
+    total = sum(heavy for _, heavy in reported)
+    if not total or len(reported) < len(pairs):
         return None
-    return sum(value * heavy for value, heavy in known) / total
+    return sum(value * heavy for value, heavy in reported) / total

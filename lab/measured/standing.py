@@ -1,10 +1,9 @@
-"""What decides which of several measured variants of one problem is the best one.
+"""Ranking of the measured variants of one problem.
 
-A GPU lowers its clock while it gets warm, so a throughput also tells when in the run a variant had its turn. A baseline
-that was timed in turns with the variant (A B A B) met the same clock, and the ratio of their times tells nothing of it.
-Therefore variants of one problem are ranked by throughput over that of the baseline beside them where each of them was
-timed in turns with the same baseline, and by throughput otherwise. Pages, tables, pictures and commands that name a
-best variant ask here.
+A GPU lowers its clock while it gets warm, so throughput depends on when in the run a variant was timed. A baseline
+interleaved with the variant (A B A B) ran at the same clock, so the ratio of their times does not depend on it.
+Variants of one problem are therefore ranked by throughput relative to their baseline if each was interleaved with the
+same one, and by throughput otherwise. Pages, tables, plots and commands that name a best variant use this module.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from lab.measured.timing import Measurement
 
 
 def baseline_beside(timed: Measurement | None) -> str:
-    """Name the baseline that a variant was timed in turns with; empty without one."""
+    """Return the baseline that was interleaved with a variant's timing; empty without one."""
     return "" if timed is None or timed.baseline is None else timed.baseline_name or "the baseline"
 
 
 def common_baseline(names: Iterable[str]) -> str:
-    """Return the baseline by which variants are ranked, from what `baseline_beside` says of each of them.
+    """Return the baseline by which variants are ranked, given `baseline_beside` of each of them.
 
     Returns:
-        Its name; empty where throughput ranks them.
+        Its name; empty if they are ranked by throughput.
     """
     common = ""
     for name in names:
@@ -34,13 +33,13 @@ def common_baseline(names: Iterable[str]) -> str:
 
 
 def standing(rate: float, baseline_ms: float) -> float:
-    """Return what ranks a variant among those of its problem, where they have a common baseline: the highest is best.
+    """Return a variant's rank value among those with a common baseline: the highest is best.
 
-    It is the work that the variant does while the baseline runs once. Of variants that do the same work, which those of
-    one problem do where nothing else is declared, it is the ratio of the times but for a factor.
+    It is the work the variant does while the baseline runs once. For variants that do the same work, as those of one
+    problem do unless declared otherwise, it is proportional to the ratio of the times.
 
     Args:
-        rate: Throughput of the variant, in the unit of all that it is compared with.
-        baseline_ms: Median time of the baseline beside it, in ms.
+        rate: Throughput of the variant, in a unit common to all compared variants.
+        baseline_ms: Median time of its interleaved baseline, in ms.
     """
     return rate * baseline_ms

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """How a figure was obtained. The kind stays with the figure down to the page."""
+    """The origin of a figure, which stays with the figure down to the page."""
 
     STATIC = "static"  # read off the program text
     PREDICTED = "predicted"  # computed from the text and the GPU's limits
@@ -21,13 +21,13 @@ class Kind(StrEnum):
 
 
 class Merit(StrEnum):
-    """Figure of merit: what an operator's throughput counts. The member's value is the unit."""
+    """Figure of merit: the quantity an operator's throughput counts. The member's value is the unit."""
 
     TFLOPS = "TFLOP/s"  # 10^12 floating-point operations of the problem a second
     BANDWIDTH = "GB/s"  # 10^9 bytes of the problem's least traffic a second
 
     def rate(self, flops: int, bytes_moved: int, ms: float) -> float:
-        """Return the throughput of a problem that took `ms` milliseconds, in this unit; 0 where no time passed."""
+        """Return the throughput of a problem that took `ms` milliseconds, in this unit; 0 if no time passed."""
         if ms <= 0:
             return 0.0
         return flops / ms / 1e9 if self is Merit.TFLOPS else bytes_moved / ms / 1e6
@@ -50,12 +50,12 @@ class Samples:
 
     @property
     def used(self) -> tuple[float, ...]:
-        """The samples that count, in the order taken."""
+        """The samples used by statistics, in the order taken."""
         return tuple(ms for index, ms in enumerate(self.ms) if index not in self.unused) if self.unused else self.ms
 
     @property
     def n(self) -> int:
-        """Number of samples that count."""
+        """Number of samples used by statistics."""
         return len(self.used)
 
     @property
@@ -69,13 +69,13 @@ class Samples:
 
     def quantiles(self, *qs: float) -> tuple[float, ...]:
         """Return several quantiles, as `quantile` does."""
-        ordered = sorted(self.used)  # a report asks for some hundred thousand of these: NumPy takes ten times as long
-        last, found = len(ordered) - 1, []
+        ordered = sorted(self.used)  # a report needs some hundred thousand of these; NumPy takes ten times as long
+        last, values = len(ordered) - 1, []
         for q in qs:
             place = q * last
             below = int(place)
-            found.append(ordered[below] + (place - below) * (ordered[min(below + 1, last)] - ordered[below]))
-        return tuple(found)
+            values.append(ordered[below] + (place - below) * (ordered[min(below + 1, last)] - ordered[below]))
+        return tuple(values)
 
     @property
     def p20(self) -> float:
@@ -89,7 +89,7 @@ class Samples:
 
     @property
     def best(self) -> float:
-        """Least time in ms."""
+        """Minimum time in ms."""
         return min(self.used)
 
     @property
@@ -122,7 +122,7 @@ class CardState:
 
 @dataclass(frozen=True, slots=True)
 class EarlierTiming:
-    """What a sweep timed before the finals took its place.
+    """The timing of a sweep that was replaced by the finals.
 
     Attributes:
         card: Id of the card.
@@ -167,12 +167,12 @@ class Measurement:
         before: The card's state when the samples began.
         after: The card's state when they ended.
         remeasured: The winner's samples from a fresh process, else None.
-        notes: Remarks that a reader needs: a kernel too short for events, a noisy spread.
+        notes: Remarks for the reader: a kernel too short for events, a noisy spread.
         others: Further baselines, interleaved like the first, by name.
         card: Id of the card; empty in records of versions that used one card alone.
-        doubt: Why these times do not compare with those of the run's other cards; empty where they do.
-        sweep: What the sweep timed, where the best variants of several cards were timed again in turns on one, and the
-            samples here are of that; else None.
+        doubt: Reason these times are not comparable with those of the run's other cards; empty if they are.
+        sweep: The sweep's timing if the best variants of several cards were timed again, interleaved on one card, and
+            the samples here are from that; else None.
         errors: Largest error of each baseline whose output was compared with the variant's own reference, by name, as
             `Verification.max_error` has the variant's.
     """
@@ -192,9 +192,9 @@ class Measurement:
     errors: Mapping[str, float] = field(default_factory=dict)
 
     def ratio_to(self, name: str) -> float | None:
-        """Return the throughput over that of a named baseline, above 1 if faster; None where that was not timed."""
-        other, own = self.baseline if name == self.baseline_name else self.others.get(name), self.samples.median
-        return None if other is None or not own else other.median / own
+        """Return the throughput over that of a named baseline, above 1 if faster; None if it was not timed."""
+        reference, own = self.baseline if name == self.baseline_name else self.others.get(name), self.samples.median
+        return None if reference is None or not own else reference.median / own
 
     @property
     def ratio_to_baseline(self) -> float | None:
@@ -205,7 +205,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class GpuDescription:
-    """The GPU that a run used.
+    """The GPU used by a run.
 
     Attributes:
         name: As the driver names it: ``NVIDIA H200``.
@@ -216,8 +216,8 @@ class GpuDescription:
         l2_bytes: L2 cache.
         driver: Driver version, ``580.159.04``.
         cuda: Highest CUDA version the driver supports, ``13.0``.
-        clusters: Blocks of a cluster and how many such clusters the GPU holds at once, with one block an SM; empty
-            where the driver was not asked.
+        clusters: Cluster size in blocks and number of such clusters resident at once, with one block per SM; empty
+            if the driver was not queried.
     """
 
     name: str

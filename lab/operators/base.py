@@ -1,8 +1,8 @@
-"""What an operator must provide.
+"""The operator interface: problems, inputs, reference, tolerance and operation counts.
 
-An operator says *what* is computed: the fields of its problems, the inputs, the NumPy reference, how close an output
-must come, and how many operations and bytes it takes at least. It knows nothing of kernels or GPUs. Buffers and scalars
-are named; a template's `arguments` refer to these names.
+An operator defines *what* is computed: the fields of its problems, the inputs, the NumPy reference, the tolerance, and
+the minimum number of operations and bytes. It knows nothing of kernels or GPUs. Buffers and scalars are named; a
+template's `arguments` refer to these names.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
 
 STORED_AS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-"""Element types that NumPy lacks, and the type of the host arrays that hold their bits."""
+"""Element types NumPy lacks, mapped to the host type that holds their bits."""
 
 MOST_ELEMENTS = 2**31 - 1
-"""Kernels index with 32-bit integers, as BLAS does with `int`."""
+"""The largest number of elements: kernels index with 32-bit integers, as BLAS does with `int`."""
 
 Extent = Annotated[int, Field(ge=1, le=MOST_ELEMENTS)]
-"""A problem's field that counts something."""
+"""A size field of a problem, at least 1."""
 
 
 class Problem(Strict, Mapping[str, Scalar]):
     """One problem of an operator: a frozen model whose subclass declares the operator's fields.
 
-    It is also a mapping, for those who know a field's name from a file only: from the name of each field to its value,
-    defaults and derived fields included, fields without a value left out. ``dict(problem)`` is the plain form that is
+    It is also a mapping from the name of each field to its value, for callers that know field names only from a file.
+    Defaults and derived fields are included, fields without a value are not.
+    ``dict(problem)`` is the plain form that is
     hashed, stored and sent to other processes. A field whose name is taken by a method has an alias, which is its name
     in files and in the mapping.
     """
 
     extensions: ClassVar[tuple[str, ...]] = ()
-    """Fields without a value by default that ask for more than the operator does else: only templates that name such a
-    field in their `problem` compute problems in which it has a value."""
+    """Optional fields that extend the operator: only templates that name one in their `problem` support it."""
 
     _title: str | None = PrivateAttr(None)
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
-        """Check the fields of a problem and fill in defaults.
+        """Validate a problem's fields and fill in defaults.
 
         Raises:
             UserError: An unknown or missing field, a wrong type, or a value out of range. `key` is the field's,
@@ -71,48 +71,48 @@ class Problem(Strict, Mapping[str, Scalar]):
 
     @classmethod
     def restored(cls, values: Mapping[str, Scalar]) -> Self:
-        """Return the problem whose plain form is `values`; derived fields are derived again."""
+        """Rebuild a problem from its plain form; derived fields are computed again."""
         if isinstance(values, cls):
             return values
         left_out = {"name", *cls.derived_names()} - cls.model_fields.keys()
-        found = cls.of({name: value for name, value in values.items() if name not in left_out})
-        return found.titled(str(values["name"])) if "name" in values and "name" in left_out else found
+        problem = cls.of({name: value for name, value in values.items() if name not in left_out})
+        return problem.titled(str(values["name"])) if "name" in values and "name" in left_out else problem
 
     @property
     def title(self) -> str | None:
-        """What reports call this problem, `name` in files and in the mapping; None for one without a name."""
+        """The problem's name in reports (`name` in files and in the mapping), or None."""
         return self._title
 
     def titled(self, title: str) -> Self:
-        """Return the same problem with a name of its own."""
-        named = self.model_copy()
-        named.__dict__.pop("plain", None)  # cached without the name
-        named._title = title  # noqa: SLF001 - its own class
-        return named
+        """Return a copy of the problem with this name."""
+        copy = self.model_copy()
+        copy.__dict__.pop("plain", None)  # cached without the name
+        copy._title = title  # noqa: SLF001 - its own class
+        return copy
 
     @classmethod
     def derived_names(cls) -> tuple[str, ...]:
-        """Names of the fields that `derived` adds."""
+        """Return the names of the fields `derived` adds."""
         return ()
 
     @property
     def derived(self) -> Mapping[str, Scalar]:
-        """Fields that follow from the declared ones, for templates and reports."""
+        """Fields derived from the declared ones, for templates and reports."""
         return {}
 
     @property
     def absent(self) -> frozenset[str]:
-        """Names of the fields that such problems may have and this one lacks."""
-        known = {field.alias or key for key, field in type(self).model_fields.items()}
-        return frozenset({*known, *self.derived_names()} - self.plain.keys())
+        """Names of possible fields, declared or derived, that this problem lacks."""
+        declared = {field.alias or key for key, field in type(self).model_fields.items()}
+        return frozenset({*declared, *self.derived_names()} - self.plain.keys())
 
     @cached_property
     def plain(self) -> Mapping[str, Scalar]:
-        """The mapping, in order: its name, declared fields, fields that vary with the problem, derived fields."""
+        """The plain mapping, in order: name, declared fields, fields that vary with the problem, derived fields."""
         declared = {field.alias or key: getattr(self, key) for key, field in type(self).model_fields.items()}
-        given = {key: value for key, value in declared.items() if value is not None}
-        named: dict[str, Scalar] = {} if self._title is None else {"name": self._title}
-        return {**named, **given, **(self.model_extra or {}), **self.derived}
+        present = {key: value for key, value in declared.items() if value is not None}
+        title: dict[str, Scalar] = {} if self._title is None else {"name": self._title}
+        return {**title, **present, **(self.model_extra or {}), **self.derived}
 
     def __getitem__(self, name: str) -> Scalar:
         return self.plain[name]
@@ -133,12 +133,12 @@ class Problem(Strict, Mapping[str, Scalar]):
 P = TypeVar("P", bound=Problem)
 
 _MOST_WHOLE_BYTES = 1 << 30
-"""Bytes of a problem whose arrays are made whole where they are not functions of the index."""
+"""Largest problem in bytes whose arrays are materialised when they are not functions of the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What kernels may take as arguments, without the data: `Inputs` has that.
+    """The arguments available to kernels, by name and type; `Inputs` holds their data.
 
     Attributes:
         scalars: Name to number.
@@ -153,16 +153,16 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything a launch needs.
+    """The inputs of a launch.
 
     Attributes:
         scalars: Name to Python number: dimensions, leading dimensions, factors.
         arrays: Name to host array, 1-D, in the memory layout that the kernel sees, the padding of leading dimensions
-            included. Outputs are among them and hold what they hold before the launch.
+            included. They include the outputs, with their contents before the launch.
         outputs: Names of the arrays that the kernel writes.
         required: Names of the outputs of which every element must be written, and none read before.
-        scratch: Names of the arrays that the kernel may write and nobody compares, and whether each has contents before
-            the launch.
+        scratch: Names of the arrays that the kernel may write and that are not compared, and whether each is
+            initialised before the launch.
     """
 
     scalars: Mapping[str, Scalar]
@@ -178,8 +178,8 @@ class OtherInputs:
 
     Attributes:
         inputs: The inputs.
-        changed: Names of the arrays whose contents are of another kind than in the first set.
-        contents: What these hold, in words.
+        changed: Names of the arrays whose contents differ in kind from the first set.
+        contents: A description of their contents.
     """
 
     inputs: Inputs
@@ -189,11 +189,11 @@ class OtherInputs:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The reference of one output.
+    """The expected values of one output, with the scale of their errors.
 
     Attributes:
-        values: What the output must hold, float64, in its logical shape.
-        scale: What the error of each element is relative to, float64, the same shape, never 0.
+        values: Expected values, float64, in the output's logical shape.
+        scale: Divisor of each element's error, float64, the same shape, never 0.
     """
 
     values: Floats
@@ -201,15 +201,15 @@ class Expected:
 
 
 class StandInMismatchError(UserError):
-    """The variant whose outputs stand in for a reference has outputs of another size: they cannot be compared."""
+    """The outputs that stand in for a reference differ in size from this problem's and cannot be compared."""
 
 
 class Operator(ABC, Generic[P]):
-    """One thing to compute, for any problem of its type.
+    """A computation, defined for any problem of its type.
 
     Attributes:
-        name: What reports call it: `gemm`.
-        merit: What throughput counts: `Merit.TFLOPS`, or `Merit.BANDWIDTH` where moving the bytes is the work.
+        name: Its name in reports: `gemm`.
+        merit: The throughput metric: `Merit.TFLOPS`, or `Merit.BANDWIDTH` for memory-bound operators.
         problem_type: The class of its problems.
     """
 
@@ -218,7 +218,7 @@ class Operator(ABC, Generic[P]):
     problem_type: type[P]
 
     def problem(self, values: Mapping[str, object]) -> P:
-        """Check the fields of a problem and fill in defaults; see `Problem.of`.
+        """Validate a problem's fields and fill in defaults; see `Problem.of`.
 
         Raises:
             UserError: A field is unknown, missing or wrong.
@@ -226,17 +226,17 @@ class Operator(ABC, Generic[P]):
         return self.problem_type.of(values)
 
     def restored(self, values: Mapping[str, Scalar]) -> P:
-        """Return the problem whose plain form is `values`; see `Problem.restored`."""
+        """Rebuild a problem from its plain form; see `Problem.restored`."""
         return self.problem_type.restored(values)
 
     @property
     def has_reference(self) -> bool:
-        """Whether `reference` can say what the outputs must hold; if not, `as_expected` can after one launch."""
+        """Return whether there is a reference; without one, `as_expected` uses a variant's outputs."""
         return True
 
     @property
     def refuses_sizes(self) -> bool:
-        """Return whether references refuse sizes that do not fit, as an inner one above its leading dimension."""
+        """Return whether the reference rejects sizes that do not fit, such as rows above the leading dimension."""
         return True
 
     def for_parameters(
@@ -252,49 +252,49 @@ class Operator(ABC, Generic[P]):
 
     @abstractmethod
     def inputs(self, problem: P, seed: int) -> Inputs:
-        """Make random normal inputs. Padding, and outputs that are only written, are filled with NaN."""
+        """Make random normal inputs; padding and write-only outputs are filled with NaN."""
 
     def other_inputs(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
         seed: int,  # noqa: ARG002
     ) -> tuple[OtherInputs, ...]:
-        """Make sets of inputs that show mistakes which those of `inputs` hide; none by default.
+        """Make further inputs that expose errors which those of `inputs` hide; none by default.
 
-        They suit kernels only in which no address and no loop depends on the integers of what is `changed`. A reference
-        that refuses them says nothing of a kernel.
+        They only suit kernels in which no address and no loop depends on integers of the `changed` arrays. If the
+        reference rejects them, nothing follows for the kernel.
         """
         return ()
 
     def other_problem(self, problem: P) -> P | None:  # noqa: ARG002 - operators that override this use it
-        """Return the problem with another value for each field whose value hides that a kernel ignores it.
+        """Return the problem without neutral field values, which hide that a kernel ignores a field.
 
-        Such are factors of 1 or 0 and leading dimensions without padding. Kernels may refuse the problem by what their
-        front matter requires. None where there is no such field.
+        Neutral values are factors of 1 or 0 and leading dimensions without padding. A kernel's front matter may rule
+        the problem out. Return None if no field has a neutral value.
         """
         return None
 
     def offered(self, problem: P) -> Offered:
-        """Return what kernels may take. It follows from the inputs, so that a small problem is quick.
+        """Return the arguments available to kernels. Use a small problem: its inputs are made.
 
-        An array that holds the bits of a type which NumPy lacks has the type of that kind which the problem names.
+        An array with the bits of a type NumPy lacks gets the type of that storage named in the problem.
         """
-        made = self.inputs(problem, 0)
-        named = {STORED_AS[word]: word for word in map(str, problem.values()) if word in STORED_AS}
-        types = {name: array.dtype.name for name, array in made.arrays.items()}
-        arrays = {name: named.get(kind, kind) for name, kind in types.items()}
-        return Offered(dict(made.scalars), arrays, tuple(made.outputs))
+        inputs = self.inputs(problem, 0)
+        bit_types = {STORED_AS[word]: word for word in map(str, problem.values()) if word in STORED_AS}
+        types = {name: array.dtype.name for name, array in inputs.arrays.items()}
+        arrays = {name: bit_types.get(kind, kind) for name, kind in types.items()}
+        return Offered(dict(inputs.scalars), arrays, tuple(inputs.outputs))
 
     @abstractmethod
     def reference(self, problem: P, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute in float64 what each output must hold. Costly for large problems: done once a problem."""
+        """Compute the expected outputs in float64. Expensive for large problems: done once per problem."""
 
     def as_expected(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
         outputs: Mapping[str, Array],  # noqa: ARG002
     ) -> Mapping[str, Expected]:
-        """Take one variant's outputs for what the others must hold.
+        """Use one variant's outputs as the expected values of the others.
 
         Raises:
             StandInMismatchError: The variant's outputs have another size or type than this problem's.
@@ -319,12 +319,12 @@ class Operator(ABC, Generic[P]):
         inputs: Inputs,  # noqa: ARG002
         outputs: Mapping[str, Array],  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """Return sentences that say why outputs that passed `verify` are doubtful; none by default.
+        """Return reasons to doubt outputs that passed `verify`, as sentences; none by default.
 
         Args:
             problem: The problem.
-            inputs: What the launch was given, unchanged by it.
-            outputs: What the kernel left.
+            inputs: The inputs of the launch, unmodified.
+            outputs: The kernel's outputs.
         """
         return ()
 
@@ -333,20 +333,20 @@ class Operator(ABC, Generic[P]):
         problem: P,  # noqa: ARG002 - operators that override this use it
         reference: Mapping[str, Expected],  # noqa: ARG002
     ) -> tuple[Mapping[str, Expected], float] | None:
-        """Lay the reference out like the outputs' buffers, so that the GPU can compare them where they are.
+        """Lay the reference out like the outputs' buffers, so that the GPU can compare them in place.
 
         Returns:
             Expected values and a tolerance, where `verify` finds ``max |output - values| / scale`` in float64. `values`
             and `scale` are 1-D, one element for each of the buffer's; `scale` is NaN where the buffer must keep its
-            NaN, or of integers its bytes of `POISON_BYTE`. Of complex elements each part is one, the real one first.
-            An output of uint16 holds bits of bfloat16. None where `verify` compares in another way.
+            NaN (integers: its bytes of `POISON_BYTE`). A complex element counts as two, the real part first. An output
+            of uint16 holds bits of bfloat16. None where `verify` compares in another way.
         """
         return None
 
     def indexed_inputs(self, problem: P, seed: int) -> IndexedInputs | None:
         """Return inputs as functions of the index, for problems of any size; None where that takes too much memory.
 
-        By default they are those of `inputs`, for problems of at most a gibibyte; of the same problem, the same ones.
+        By default they are those of `inputs`, for problems of at most 1 GiB, cached per problem.
         """
         if self.bytes_moved(problem) > _MOST_WHOLE_BYTES:
             return None
@@ -355,23 +355,23 @@ class Operator(ABC, Generic[P]):
     def representative(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
-        wanted: Mapping[str, NDArray[np.int64]],
+        indices: Mapping[str, NDArray[np.int64]],
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Return those of the chosen elements whose references are worth their price; all by default."""
-        return wanted
+        """Thin out the selected elements to those whose reference is worth computing; all by default."""
+        return indices
 
     def reference_at(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
         inputs: IndexedInputs,  # noqa: ARG002
-        wanted: Mapping[str, NDArray[np.int64]],  # noqa: ARG002
+        indices: Mapping[str, NDArray[np.int64]],  # noqa: ARG002
     ) -> Mapping[str, Expected] | None:
-        """Compute what chosen elements of the outputs must hold.
+        """Compute the expected values of selected output elements.
 
         Args:
             problem: The problem.
             inputs: Of `indexed_inputs`.
-            wanted: Of each output, (count,) indices into its buffer, ascending.
+            indices: For each output, (count,) indices into its buffer, ascending.
 
         Returns:
             (count,) values for each output; None where all of a reference would have to be computed.
@@ -379,23 +379,23 @@ class Operator(ABC, Generic[P]):
         return None
 
     def why_not_restricted(self, problem: P) -> str:  # noqa: ARG002 - operators that override this use it
-        """Say why `reference_at` returns None."""
-        return "its reference is only computed as a whole"
+        """Explain why `reference_at` returns None."""
+        return "its reference can only be computed as a whole"
 
     def verify_at(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
         reference: Mapping[str, Expected],  # noqa: ARG002
-        wanted: Mapping[str, NDArray[np.int64]],  # noqa: ARG002
+        indices: Mapping[str, NDArray[np.int64]],  # noqa: ARG002
         got: Mapping[str, Array],  # noqa: ARG002
     ) -> tuple[float, float, str]:
-        """Compare chosen elements with what `reference_at` returns, as `verify` does all.
+        """Compare selected elements with the values of `reference_at`, as `verify` does for all elements.
 
         Raises:
             UserError: The operator has no such reference.
         """
         raise UserError(
-            "the operator has no reference of chosen elements", code="out-of-range", key="operator", found=self.name
+            "the operator has no reference for selected elements", code="out-of-range", key="operator", found=self.name
         )
 
     @abstractmethod
@@ -404,12 +404,12 @@ class Operator(ABC, Generic[P]):
 
     @abstractmethod
     def bytes_moved(self, problem: P) -> int:
-        """Count the least bytes through DRAM: each input read once, each output written once."""
+        """Count the minimum DRAM traffic in bytes: each input read once, each output written once."""
 
     def declared_rate(self, problem: P) -> DeclaredRate | None:  # noqa: ARG002 - operators that override this use it
-        """Return what throughput is where it counts neither operations nor bytes; None where `merit` says it.
+        """Return the declared throughput metric, or None if `merit` defines throughput.
 
-        `merit` is then `Merit.BANDWIDTH`: what limits such a kernel is taken to be its traffic.
+        `merit` is then `Merit.BANDWIDTH`: such a kernel is assumed to be limited by memory traffic.
         """
         return None
 
@@ -424,6 +424,6 @@ class Operator(ABC, Generic[P]):
 
 @lru_cache(maxsize=2)  # the variants of a sweep share a problem
 def _whole_inputs(computed: Operator[Any], problem: Problem, seed: int) -> IndexedInputs:
-    made = computed.inputs(problem, seed)
-    arrays = {name: WholeArray(array) for name, array in made.arrays.items()}
-    return IndexedInputs(made.scalars, arrays, made.outputs, made.required, made.scratch)
+    inputs = computed.inputs(problem, seed)
+    arrays = {name: WholeArray(array) for name, array in inputs.arrays.items()}
+    return IndexedInputs(inputs.scalars, arrays, inputs.outputs, inputs.required, inputs.scratch)

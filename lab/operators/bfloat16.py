@@ -1,4 +1,4 @@
-"""bfloat16 in NumPy, which has no such type: its bits in uint16.
+"""bfloat16 for NumPy, which lacks the type: its bits in uint16.
 
 A bfloat16 is the upper half of a float32: one sign bit, eight exponent bits, seven stored significand bits.
 """

@@ -1,4 +1,4 @@
-"""Chosen elements of an array as boxes: every combination of some positions along each axis."""
+"""Selected array elements as boxes, the Cartesian products of positions along each axis."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Index = NDArray[np.int64]
-"""Chosen positions along an axis, or chosen flat indices."""
+"""Selected positions along an axis, or selected flat indices."""
 
 Box = tuple[Index, ...]
-"""Chosen elements: every combination of the positions along each axis."""
+"""Selected elements: the Cartesian product of the positions along each axis."""
 
 Shape = tuple[int, ...]
 
 _MOST_RUNS: Final = 1 << 12
-"""Runs of neighbours that are split into boxes."""
+"""Maximum number of contiguous runs that are split into boxes."""
 
 
 def boxes(elements: Index, shape: Shape) -> Iterator[tuple[Box, Index]]:
-    """Split elements into boxes; yield each with the places of its elements, in C order, among all."""
+    """Split elements into boxes; yield each with the positions of its elements, in C order, in `elements`."""
     if not shape:
         yield (), np.arange(len(elements))
         return
@@ -31,27 +31,27 @@ def boxes(elements: Index, shape: Shape) -> Iterator[tuple[Box, Index]]:
 
 
 def _split(axes: list[Index], places: Index) -> list[tuple[Box, Index]]:
-    """Split points, in ascending order, into boxes with the places of their elements."""
+    """Split points, in ascending order, into boxes with the positions of their elements."""
     if len(axes) == 1:
         return [((axes[0],), places)]
     starts = np.flatnonzero(np.concatenate([[True], axes[0][1:] != axes[0][:-1]]))
     alike: dict[tuple[bytes, ...], tuple[list[int], list[Index], Box]] = {}
     for start, stop in zip(starts, np.append(starts[1:], len(places)), strict=True):
         for box, inner in _split([axis[start:stop] for axis in axes[1:]], places[start:stop]):
-            key = tuple(one.tobytes() for one in box)
+            key = tuple(axis.tobytes() for axis in box)
             rows = alike.setdefault(key, ([], [], box))
             rows[0].append(int(axes[0][start]))
             rows[1].append(inner)
     return [((np.array(firsts), *box), np.stack(inner)) for firsts, inner, box in alike.values()]
 
 
-def fewer(elements: Index, shape: Shape, most: int) -> Index:
-    """Return those of some elements that lie in at most `most` boxes, the first and the last one among them.
+def fewer(elements: Index, shape: Shape, max_boxes: int) -> Index:
+    """Return the elements of at most `max_boxes` boxes, the first and the last box included.
 
     Args:
         elements: (count,) flat indices in C order, ascending.
         shape: The shape of the array.
-        most: Boxes, at least 1.
+        max_boxes: Maximum number of boxes, at least 1.
 
     Returns:
         Flat indices, ascending.
@@ -60,40 +60,43 @@ def fewer(elements: Index, shape: Shape, most: int) -> Index:
     if len(starts) - 1 > _MOST_RUNS:
         runs = _spread(len(starts) - 1, _MOST_RUNS)
         elements = np.concatenate([elements[starts[i] : starts[i + 1]] for i in runs])
-    found = [places for _, places in boxes(elements, shape)]
-    if len(found) <= most:
+    box_places = [places for _, places in boxes(elements, shape)]
+    if len(box_places) <= max_boxes:
         return elements
-    return np.sort(np.concatenate([elements[found[i]] for i in _spread(len(found), most)]))
+    return np.sort(np.concatenate([elements[box_places[i]] for i in _spread(len(box_places), max_boxes)]))
 
 
-def _spread(count: int, most: int) -> list[int]:
-    """Return `most` of the first `count` integers, evenly spread."""
-    return [int(i) for i in np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))]
+def _spread(count: int, limit: int) -> list[int]:
+    """Return `limit` of the first `count` integers, evenly spaced."""
+    return [int(i) for i in np.unique(np.linspace(0, count - 1, min(limit, count)).astype(np.int64))]
 
 
-def thinned(elements: Index, shape: Shape, most: int) -> Index:
-    """Return at most `most` positions along each axis of every box of some elements, the ends among them.
+def thinned(elements: Index, shape: Shape, max_positions: int) -> Index:
+    """Thin each box of some elements to at most `max_positions` positions per axis, ends included.
 
     Args:
         elements: (count,) flat indices in C order, ascending.
         shape: The shape of the array.
-        most: Positions along an axis, at least 2.
+        max_positions: Maximum number of positions along an axis, at least 2.
 
     Returns:
         Flat indices, ascending.
     """
-    kept = []
+    selected = []
     for box, places in boxes(elements, shape):
         sides = tuple(map(len, box))
-        chosen = np.ix_(*(np.unique(np.linspace(0, n - 1, most).astype(np.int64)) for n in sides)) if sides else ()
-        kept.append(elements[places].reshape(sides)[chosen].reshape(-1))
-    return np.sort(np.concatenate(kept)) if kept else elements
+        chosen = (
+            np.ix_(*(np.unique(np.linspace(0, n - 1, max_positions).astype(np.int64)) for n in sides)) if sides else ()
+        )
+        selected.append(elements[places].reshape(sides)[chosen].reshape(-1))
+    return np.sort(np.concatenate(selected)) if selected else elements
 
 
-def aligned(own: Shape, shape: Shape, box: Box) -> Box:
-    """Return the elements of an operand that chosen ones of what it is broadcast to need."""
-    behind = box[len(box) - len(own) :] if own else ()
-    sizes = shape[len(shape) - len(own) :] if own else ()
+def aligned(operand_shape: Shape, shape: Shape, box: Box) -> Box:
+    """Return the box of an operand that a box of its broadcast result needs."""
+    behind = box[len(box) - len(operand_shape) :] if operand_shape else ()
+    sizes = shape[len(shape) - len(operand_shape) :] if operand_shape else ()
     return tuple(
-        np.zeros(1, np.int64) if n == 1 and size != 1 else one for n, size, one in zip(own, sizes, behind, strict=True)
+        np.zeros(1, np.int64) if n == 1 and size != 1 else positions
+        for n, size, positions in zip(operand_shape, sizes, behind, strict=True)
     )

@@ -4,7 +4,7 @@
 `transpose` are built in. An operator of the user's own is a Python file named explicitly, ``./my_op.py:MyOp``;
 importing it runs its code, and that is the documented trust boundary. Worker processes call `operator` for such a file;
 the main process asks through `lab.operators.foreign`. The operator of a plain kernel's file, which declares it as text,
-is named by that text.
+is named by that text itself.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ BUILT_IN: dict[str, Callable[[], Operator[Any]]] = {
 
 
 def operator(reference: str, base: Path | None = None, *, at: Location | None = None) -> Operator[Any]:
-    """Return the operator that an experiment names. A file of the user's runs in this process.
+    """Return the operator named by an experiment; a user's file is imported in this process.
 
     Args:
         reference: A built-in name, ``path/to/file.py:Class``, or the reference of a declaration.
         base: Folder that a relative path starts from; the current one by default.
-        at: Where the reference stands, for errors.
+        at: Location of the reference, for errors.
 
     Raises:
         UserError: There is no such operator, file or class, or the class is not an operator.
@@ -75,20 +75,20 @@ def is_file(reference: str) -> bool:
 
 
 def suspect(reference: str) -> str:
-    """Return the end of a sentence about a worker that ended by itself: it names the user's Python that ran there.
+    """Return a clause for crash messages that names the user's Python code the worker ran.
 
     Args:
         reference: The worker's operator.
 
     Returns:
-        ``; ./my_op.py:MyOp ran there and may have ended it``, or nothing where no Python of the user's runs.
+        ``; ./my_op.py:MyOp ran there and may have ended it``, or an empty text if no user code runs.
     """
-    named = users_python(reference)
-    return f"; {named} ran there and may have ended it" if named else ""
+    source = users_python(reference)
+    return f"; {source} ran there and may have ended it" if source else ""
 
 
 def users_python(reference: str) -> str:
-    """Return the Python of the user's that an operator runs, such as ``./ref.py:sums``; empty where there is none."""
+    """Return the user's Python function the operator calls, such as ``./ref.py:sums``; empty without one."""
     if reference.startswith(PREFIX):
         return Declaration.restored(reference).function or ""
     return reference if is_file(reference) else ""
@@ -107,8 +107,8 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
             accepted="path/to/file.py:Class, relative to the experiment file",
         )
     module = imported(path, reference, at)
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    operator_class = getattr(module, class_name, None)
+    if not isinstance(operator_class, type):
         classes = [name for name, value in vars(module).items() if isinstance(value, type)]
         raise UserError(
             "no such class in the operator file",
@@ -118,12 +118,14 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
             found=class_name,
             accepted=classes,
         )
-    if not issubclass(found, Operator):
+    if not issubclass(operator_class, Operator):
         accepted = "a subclass of lab.operators.base.Operator"
         raise UserError(
             "the class is not an operator", code="wrong-type", at=at, key="operator", found=reference, accepted=accepted
         )
-    lacking = [name for name in _required() if not hasattr(found, name) or name in found.__abstractmethods__]
+    lacking = [
+        name for name in _required() if not hasattr(operator_class, name) or name in operator_class.__abstractmethods__
+    ]
     if lacking:
         raise UserError(
             f"the operator lacks {', '.join(lacking)}",
@@ -134,25 +136,27 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
             accepted=f"a class with {', '.join(_required())}; see lab/operators/base.py",
         )
     try:
-        made = guarded(path, f"{class_name}()", found)
+        instance = guarded(path, f"{class_name}()", operator_class)
     except OperatorFault as error:
         raise UserError(str(error), code="user-code", at=at, key="operator", found=reference) from error
-    if wrong := _wrong_attribute(made):
+    if wrong := _wrong_attribute(instance):
         raise UserError(f"{path}: {class_name} {wrong}", code="user-code", at=at, key="operator", found=reference)
-    return Checked(made, path)
+    return Checked(instance, path)
 
 
-def _wrong_attribute(made: Operator[Any]) -> str:
-    """Say which attribute of an operator is wrong; empty where none is."""
-    if not isinstance(made.name, str) or not made.name:
-        return f"has the name {made.name!r}; accepted is a text"
-    if not isinstance(made.merit, Merit):
-        return f"has the merit {made.merit!r}; accepted are {', '.join(map(str, Merit.__members__.values()))} of Merit"
-    if not isinstance(made.problem_type, type) or not issubclass(made.problem_type, Problem):
-        return f"has the problem_type {made.problem_type!r}; accepted is a subclass of lab.operators.base.Problem"
+def _wrong_attribute(instance: Operator[Any]) -> str:
+    """Describe an operator's first invalid attribute; empty if all are valid."""
+    if not isinstance(instance.name, str) or not instance.name:
+        return f"has the name {instance.name!r}; expected a non-empty string"
+    if not isinstance(instance.merit, Merit):
+        return (
+            f"has the merit {instance.merit!r}; accepted are {', '.join(map(str, Merit.__members__.values()))} of Merit"
+        )
+    if not isinstance(instance.problem_type, type) or not issubclass(instance.problem_type, Problem):
+        return f"has the problem_type {instance.problem_type!r}; expected a subclass of lab.operators.base.Problem"
     return ""
 
 
 def _required() -> list[str]:
-    """Attributes and methods that an operator must define."""
+    """List the attributes and methods an operator must define."""
     return [*Operator.__annotations__, *(name for name in vars(Operator) if name in Operator.__abstractmethods__)]

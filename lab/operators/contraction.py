@@ -6,7 +6,7 @@ A problem names the indices of the three tensors, shortest stride first, in one 
     {IndexAssignmentsA: "0,3,2", IndexAssignmentsB: "1,3,2", NumIndicesC: 3, i: 512, j: 512, k: 8, l: 512}
 
 and gives the size of every index under its letter. Tensile's number 0 is `i`, 1 is `j` and so on; assignments are text,
-since a list in a problem is swept. Both examples are the batched product of a matrix with a transposed one;
+since a list in a problem is swept. Both examples are the batched product of a matrix and a transposed one;
 `lab.operators.einsum` defines the terms.
 
 Tensors have no gaps unless `strides_A` or `strides_B` gives an operand's strides in elements, in the order of its
@@ -49,7 +49,7 @@ _DERIVED = ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "
 
 
 class ContractionProblem(Problem):
-    """A contraction with numbers. The size of each index is a further field, named by the index's letter.
+    """A contraction problem; the size of each index is a further field, named by the index's letter.
 
     Attributes:
         dtype: Element type.
@@ -82,21 +82,25 @@ class ContractionProblem(Problem):
 
     @model_validator(mode="before")
     @classmethod
-    def _indices_known(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Derive the einsum, and with it the fields that there are."""
-        parsed = _indices(given)
-        known = [*cls.model_fields, *parsed.indices]
-        for name in given:
-            if name not in known:
-                suggestion = did_you_mean(name, known)
+    def _indices_known(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Derive the einsum, which determines the accepted fields."""
+        parsed = _indices(fields)
+        accepted_names = [*cls.model_fields, *parsed.indices]
+        for name in fields:
+            if name not in accepted_names:
+                suggestion = did_you_mean(name, accepted_names)
                 raise UserError(
-                    "unknown key", code="unknown-key", key=f"problem.{name}", accepted=known, suggestion=suggestion
+                    "unknown key",
+                    code="unknown-key",
+                    key=f"problem.{name}",
+                    accepted=accepted_names,
+                    suggestion=suggestion,
                 )
         for letter in parsed.indices:
-            if letter not in given:
+            if letter not in fields:
                 accepted = f"an integer from 1 to {MOST_ELEMENTS}, the size of the index {letter}"
                 raise UserError("a key is missing", code="missing-key", key=f"problem.{letter}", accepted=accepted)
-        return {"einsum": str(parsed), **given}
+        return {"einsum": str(parsed), **fields}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -111,12 +115,12 @@ class ContractionProblem(Problem):
 
     @property
     def half(self) -> bool:
-        """Whether elements have 16 bits, and sums are FP32."""
+        """Return whether elements have 16 bits and accumulation is FP32."""
         return self.dtype in SUMS
 
     @classmethod
     def restored(cls, values: Mapping[str, Scalar]) -> Self:
-        """Return the problem whose plain form is `values`; an einsum beside index assignments was derived from them."""
+        """Rebuild a problem from its plain form, dropping an einsum derived from index assignments."""
         if not isinstance(values, cls) and any(name in values for name in _ASSIGNMENTS):
             values = {name: value for name, value in values.items() if name != "einsum"}
         return super().restored(values)
@@ -124,10 +128,10 @@ class ContractionProblem(Problem):
     @cached_property
     def shape(self) -> TensorShapes:
         """Indices, sizes and strides."""
-        given = {"A": self.strides_A, "B": self.strides_B}
+        stride_texts = {"A": self.strides_A, "B": self.strides_B}
         strides = {
             tensor: _numbers(f"strides_{tensor}", text, "one stride for each index of the operand, in its order")
-            for tensor, text in given.items()
+            for tensor, text in stride_texts.items()
             if text is not None
         }
         parsed = einsum.parse(self.einsum)
@@ -136,12 +140,12 @@ class ContractionProblem(Problem):
 
     @classmethod
     def derived_names(cls) -> tuple[str, ...]:
-        """Names of the fields that `derived` adds."""
+        """Return the names of the fields `derived` adds."""
         return _DERIVED
 
     @property
     def derived(self) -> Mapping[str, Scalar]:
-        """Fields that templates ask for.
+        """Derived fields for templates.
 
         `folded` is the einsum with neighbouring indices merged; `d0`, `d1` and `dU` are the sizes of these indices of
         it, 1 where there is no such index; `rows`, `columns`, `depth` and `batches` are the numbers of values that the
@@ -166,24 +170,24 @@ class Contraction(Operator[ContractionProblem]):
     problem_type = ContractionProblem
 
     def inputs(self, problem: ContractionProblem, seed: int) -> Inputs:
-        """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
+        """Make standard normal A and B, and C where β ≠ 0; NaN in elements that must not affect the result.
 
         Scalars are α, β, the number of C's `elements`, and what `Einsum.arguments` of `folded` names.
         """
         shape = problem.shape
         rng, (alpha, beta) = np.random.default_rng(seed), problem.factors
-        read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
+        is_read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
         arrays: dict[str, Array] = {}
         for tensor in "ABC":
             layout = shape.layout(tensor)
             array = empty(layout.elements, problem.dtype)
-            if read[tensor]:
+            if is_read[tensor]:
                 used = slice(None) if layout.is_compact else layout.used()
                 array[used] = drawn(rng, (layout.elements,), problem.dtype)[used]
             arrays[tensor] = array
         factors = {name: problem[name] for name in _FACTORS if name in problem}
         scalars = {**factors, "elements": shape.layout("C").elements, **shape.folded().arguments}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("C",), required=() if read["C"] else ("C",))
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("C",), required=() if is_read["C"] else ("C",))
 
     def other_problem(self, problem: ContractionProblem) -> ContractionProblem | None:
         """Return the problem with factors other than 1 and 0."""
@@ -193,9 +197,9 @@ class Contraction(Operator[ContractionProblem]):
     def reference(self, problem: ContractionProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.
 
-        Of complex elements in complex128; an index before C's own tells the parts apart.
+        Complex elements are computed in complex128; a leading index selects the real or imaginary part.
 
-        Computed as a batch of matrix products, which NumPy leaves to BLAS; its einsum does not where there is a batch.
+        Computed as a batched GEMM, which NumPy leaves to BLAS; its einsum does not if there is a batch.
         """
         shape = problem.shape
         (alpha, beta), indices = problem.factors, shape.einsum
@@ -206,9 +210,9 @@ class Contraction(Operator[ContractionProblem]):
         scale = np.full(values.shape, np.finfo(np.float64).tiny, order="F")
         if alpha != 0:
             # the longest stride first, as in NumPy
-            held = {tensor: indices.of(tensor)[::-1] for tensor in "ABC"}
+            tensor_indices = {tensor: indices.of(tensor)[::-1] for tensor in "ABC"}
             batch, rows, columns, depth = (
-                tuple(i for i in held[tensor] if i in group)
+                tuple(i for i in tensor_indices[tensor] if i in group)
                 for tensor, group in (
                     (indices.first, indices.batch),
                     (indices.first, indices.rows),
@@ -249,9 +253,9 @@ class Contraction(Operator[ContractionProblem]):
     ) -> tuple[float, float, str]:
         """Compare element by element.
 
-        An element of C is a sum of products as in a matrix product, of a vector of A and one of B; its error is
-        relative to |α| times the product of their norms, plus |β C|. `lab.operators.gemm` says why, and why the
-        tolerance is what it is; `_tolerance`, where it is more.
+        An element of C is a dot product of a vector of A and one of B, as in a GEMM; its error is relative to |α| times
+        the product of their norms, plus |β C|. `lab.operators.gemm` derives this and the tolerance; `_tolerance` names
+        the cases where it is larger.
         """
         expected, tolerance = reference["C"], _tolerance(problem)
         got = widened(parts(outputs["C"])).reshape(expected.values.shape, order="F")
@@ -260,8 +264,8 @@ class Contraction(Operator[ContractionProblem]):
         if error[largest] <= tolerance:
             return float(error[largest]), tolerance, ""
         place = [int(i) for i in largest]
-        part = f"{('real', 'imaginary')[place.pop(0)]} part of " if problem.dtype in PARTS else ""
-        at = f"{part}C[{', '.join(map(str, place))}]"
+        component = f"{('real', 'imaginary')[place.pop(0)]} part of " if problem.dtype in PARTS else ""
+        at = f"{component}C[{', '.join(map(str, place))}]"
         wrong = int(np.count_nonzero(~(error <= tolerance)))
         worst = worst_element(at, got[largest], expected.values[largest], wrong, got.size)
         return float(error[largest]), tolerance, worst
@@ -275,28 +279,28 @@ class Contraction(Operator[ContractionProblem]):
         return {"C": flat}, _tolerance(problem)
 
     def reference_at(
-        self, problem: ContractionProblem, inputs: IndexedInputs, wanted: Mapping[str, Index]
+        self, problem: ContractionProblem, inputs: IndexedInputs, indices: Mapping[str, Index]
     ) -> Mapping[str, Expected] | None:
-        """Take chosen elements of the reference; None where the tensors are large."""
-        return whole_at(self, problem, inputs, wanted)
+        """Select elements of the reference; None if the tensors are large."""
+        return whole_at(self, problem, inputs, indices)
 
     def verify_at(
         self,
         problem: ContractionProblem,
         reference: Mapping[str, Expected],
-        wanted: Mapping[str, Index],
+        indices: Mapping[str, Index],
         got: Mapping[str, Array],
     ) -> tuple[float, float, str]:
-        """Compare chosen elements, as `verify` does all."""
+        """Compare selected elements, as `verify` does for all elements."""
         sizes = problem.shape.layout("C").sizes
 
         def place(name: str, index: int) -> str:
             return f"{name}[{', '.join(str(int(i)) for i in np.unravel_index(index, sizes, order='F'))}]"
 
-        return verify_chosen(reference, wanted, got, place)
+        return verify_chosen(reference, indices, got, place)
 
     def flops(self, problem: ContractionProblem) -> int:
-        """Count one multiplication and one addition for every value of all indices together; four, if complex."""
+        """Count one multiply and one add per point of the index space; four times as many if complex."""
         return operations(problem.dtype) * math.prod(problem.shape.size.values())
 
     def bytes_moved(self, problem: ContractionProblem) -> int:
@@ -307,12 +311,12 @@ class Contraction(Operator[ContractionProblem]):
         return (used + passes_over_c * shape.layout("C").elements) * ELEMENT_BYTES[problem.dtype]
 
     def fma_dtype(self, problem: ContractionProblem) -> np.dtype[Any]:
-        """Return the type in which arithmetic is done."""
+        """Return the arithmetic type."""
         return np.dtype(arithmetic_of(problem.dtype))
 
 
 def layouts(problem: ContractionProblem) -> dict[str, Layout]:
-    """Return how A, B and C of a problem lie in their buffers."""
+    """Return the memory layouts of A, B and C."""
     shape = problem.shape
     return {tensor: shape.layout(tensor) for tensor in "ABC"}
 
@@ -329,9 +333,9 @@ def _tolerance(problem: ContractionProblem) -> float:
 
 
 def _repeats(problem: ContractionProblem) -> int:
-    """Return how often every product is added.
+    """Return how many times every product is accumulated.
 
-    Along a summation index on which both operands have a stride of 0 all products are equal: roundings then add up
+    Along a summation index on which both operands have stride 0, all products are equal: rounding errors then add up
     instead of cancelling, to at most r u (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
     """
     shape = problem.shape
@@ -343,13 +347,13 @@ def _repeats(problem: ContractionProblem) -> int:
 
 
 def _indices(values: Mapping[str, Any]) -> Einsum:
-    """Read the indices in either spelling.
+    """Parse the indices from either notation.
 
     Args:
         values: Fields of a problem, of any type.
 
     Raises:
-        UserError: Both spellings are given, or neither, or the indices do not describe a contraction.
+        UserError: Both notations are given, or neither, or the indices do not describe a contraction.
     """
     assigned = [name for name in _SPELT[1:] if name in values]
     if "einsum" in values:
@@ -383,7 +387,7 @@ def _indices(values: Mapping[str, Any]) -> Einsum:
 
 
 def _numbers(name: str, text: object, accepted: str) -> tuple[int, ...]:
-    """Read integers of at least 0 that are separated by commas.
+    """Parse comma-separated non-negative integers.
 
     Raises:
         UserError: The text holds anything else.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from lab.base.errors import UserError
 
 MOST_DIMENSIONS = 8
-"""The most dimensions of one tensor."""
+"""The maximum number of dimensions of a tensor."""
 
 _TEXT = re.compile(r"^([a-z()]*),([a-z()]*)->([a-z()]*)$")
 _TENSOR = re.compile(r"^(?:[a-z]|\([a-z]{2,}\))*$")
@@ -35,7 +35,7 @@ _ACCEPTED = "the indices of A, B and C, one small letter each, shortest stride f
 class Einsum:
     """The indices of a contraction's tensors, shortest stride first.
 
-    An index is a letter, or several letters, fastest first, that were folded into one index.
+    An index is a letter, or several letters folded into one index, fastest first.
 
     Attributes:
         A: Indices of the first operand.
@@ -52,7 +52,7 @@ class Einsum:
         return f"{a},{b}->{c}"
 
     def of(self, tensor: str) -> tuple[str, ...]:
-        """Indices of ``A``, ``B`` or ``C``."""
+        """Return the indices of ``A``, ``B`` or ``C``."""
         return {"A": self.A, "B": self.B, "C": self.C}[tensor]
 
     @property
@@ -62,7 +62,7 @@ class Einsum:
 
     @property
     def batch(self) -> tuple[str, ...]:
-        """Indices that A, B and C hold, in C's order."""
+        """Indices shared by A, B and C, in C's order."""
         return tuple(i for i in self.C if i in self.A and i in self.B)
 
     @property
@@ -92,22 +92,22 @@ class Einsum:
         return tuple(sorted((i for i in self.A if i in self.B and i not in self.C), key=max, reverse=True))
 
     def along_depth(self, operand: str) -> bool:
-        """Whether an operand's stride along dU is shorter than along d0 (first operand) or d1 (second operand)."""
+        """Return whether an operand's stride along dU is shorter than along d0 (first) or d1 (second operand)."""
         free = self._free(operand)
         if not free or not self.depth:
             return bool(self.depth)
-        held = self.of(operand)
-        return held.index(self.depth[0]) < held.index(free[0])
+        indices = self.of(operand)
+        return indices.index(self.depth[0]) < indices.index(free[0])
 
     def vectors(self, tensor: str) -> bool:
-        """Whether neighbours in memory are neighbours along a direction of the tile: d0, d1 or dU; in C d0 alone."""
-        held = self.of(tensor)
+        """Return whether elements adjacent in memory are adjacent along d0, d1 or dU of the tile; for C, d0 only."""
+        indices = self.of(tensor)
         led = (self.rows,) if tensor == "C" else (self._free(tensor), self.depth)
-        return bool(held) and any(group and held[0] == group[0] for group in led)
+        return bool(indices) and any(group and indices[0] == group[0] for group in led)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Names of the arguments that a kernel needs: the size of every index, and its strides."""
+        """Names of the kernel arguments: the size and the strides of every index."""
         strides = (self.stride(tensor, i) for tensor in "ABC" for i in self.of(tensor))
         return (*(f"size_{i}" for i in self.indices), *strides)
 
@@ -117,11 +117,11 @@ class Einsum:
         return f"stride_{tensor}_{index}"
 
     def place(self, number: str, indices: Sequence[str], tensor: str) -> str:
-        """Return the offset in a tensor of the element with a given number, which counts several indices together.
+        """Return the offset in a tensor of the element with a given linear number over several indices.
 
         Args:
             number: A CUDA variable of type int, at least 0.
-            indices: The indices that it counts, fastest first; those that the tensor lacks do not matter.
+            indices: The indices it counts, fastest first; those the tensor lacks are ignored.
             tensor: ``A``, ``B`` or ``C``.
 
         Returns:
@@ -136,47 +136,47 @@ class Einsum:
 
     @staticmethod
     def digit(number: str | int, indices: Sequence[str], index: str) -> str:
-        """Return the value of one of the indices that a number counts, the first one fastest.
+        """Extract one index from a linear number over several indices, the first one fastest.
 
         Args:
             number: As `place` takes it; or a constant.
             indices: The indices.
-            index: One of them; the last one takes what the others leave, however much that is.
+            index: One of them; the last one takes the whole remaining quotient.
 
         Returns:
             A CUDA expression; a product with it needs no parentheses around it.
         """
         place = list(indices).index(index)
-        rest = " / ".join((str(number), *(f"size_{other}" for other in indices[:place])))
-        return rest if place == len(indices) - 1 else f"{rest} % size_{index}"
+        quotient = " / ".join((str(number), *(f"size_{inner}" for inner in indices[:place])))
+        return quotient if place == len(indices) - 1 else f"{quotient} % size_{index}"
 
     def folded(self, apart: Collection[str] = ()) -> Einsum:
-        """Merge neighbouring indices: those that follow one another in every tensor that holds them.
+        """Merge indices that are adjacent in every tensor that holds them.
 
         Args:
-            apart: Tensors whose strides are not the products of the sizes before: their indices stay apart.
+            apart: Tensors whose strides are not the products of the preceding sizes: their indices are not merged.
         """
-        held = {tensor: list(self.of(tensor)) for tensor in "ABC"}
-        while pair := _neighbours(held, apart):
-            for indices in held.values():
+        orders = {tensor: list(self.of(tensor)) for tensor in "ABC"}
+        while pair := _neighbours(orders, apart):
+            for indices in orders.values():
                 if pair[0] in indices:
                     place = indices.index(pair[0])
                     indices[place : place + 2] = ["".join(pair)]
-        return Einsum(*(tuple(held[tensor]) for tensor in "ABC"))
+        return Einsum(*(tuple(orders[tensor]) for tensor in "ABC"))
 
     def _free(self, operand: str) -> tuple[str, ...]:
-        other = self.B if operand == "A" else self.A
-        return tuple(i for i in self.C if i not in other)
+        other_indices = self.B if operand == "A" else self.A
+        return tuple(i for i in self.C if i not in other_indices)
 
 
 def sizes(einsum: Einsum, of_letter: Mapping[str, int]) -> dict[str, int]:
     """Return the size of every index of an einsum, given the sizes of the letters."""
-    found = {}
+    index_sizes = {}
     for index in einsum.indices:
-        found[index] = 1
+        index_sizes[index] = 1
         for letter in index:
-            found[index] *= of_letter[letter]
-    return found
+            index_sizes[index] *= of_letter[letter]
+    return index_sizes
 
 
 def compact(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -185,20 +185,20 @@ def compact(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def parse(text: str, *, key: str = "problem.einsum") -> Einsum:
-    """Read an einsum. Spaces do not matter; ``(on)`` is an index that was folded from two.
+    """Parse an einsum; spaces are ignored, and ``(on)`` is an index folded from two.
 
     Raises:
         UserError: The text is not an einsum of two operands, or it has a trace or a one-sided sum.
     """
     match = _TEXT.match("".join(text.split()))
-    if match is None or not all(_TENSOR.match(part) for part in match.groups()):
+    if match is None or not all(_TENSOR.match(group) for group in match.groups()):
         raise UserError("not an einsum of two operands", code="syntax", key=key, found=text, accepted=_ACCEPTED)
     a, b, c = (
-        tuple(letters.strip("()") for letters in re.findall(r"[a-z]|\([a-z]+\)", part)) for part in match.groups()
+        tuple(letters.strip("()") for letters in re.findall(r"[a-z]|\([a-z]+\)", group)) for group in match.groups()
     )
-    made = Einsum(a, b, c)
-    _check(made, text, key)
-    return made
+    parsed = Einsum(a, b, c)
+    _check(parsed, text, key)
+    return parsed
 
 
 def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Einsum:
@@ -237,20 +237,20 @@ def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Eins
     return parse(f"{words[0]},{words[1]}->{words[2]}", key="problem.IndexAssignmentsA")
 
 
-def _neighbours(held: Mapping[str, list[str]], apart: Collection[str]) -> tuple[str, str] | None:
+def _neighbours(orders: Mapping[str, list[str]], apart: Collection[str]) -> tuple[str, str] | None:
     """Find two indices that can be merged, the faster one first."""
-    for tensor, indices in held.items():
+    for tensor, indices in orders.items():
         for pair in itertools.pairwise(indices):
-            of_pair = [name for name, others in held.items() if pair[0] in others or pair[1] in others]
+            of_pair = [name for name, order in orders.items() if pair[0] in order or pair[1] in order]
             if tensor not in apart and all(
-                name not in apart and pair in itertools.pairwise(held[name]) for name in of_pair
+                name not in apart and pair in itertools.pairwise(orders[name]) for name in of_pair
             ):
                 return pair
     return None
 
 
 def _check(einsum: Einsum, text: str, key: str) -> None:
-    """Refuse an einsum that is not a contraction of two operands."""
+    """Reject an einsum that is not a contraction of two operands."""
 
     def refuse(message: str, accepted: str) -> UserError:
         return UserError(message, code="syntax", key=key, found=text, accepted=accepted)
@@ -268,9 +268,9 @@ def _check(einsum: Einsum, text: str, key: str) -> None:
     for index in einsum.C:
         if index not in einsum.A and index not in einsum.B:
             raise refuse(f"C has the index {index}, which neither operand has", "indices of A or B")
-    for tensor, other in (("A", einsum.B), ("B", einsum.A)):
+    for tensor, other_indices in (("A", einsum.B), ("B", einsum.A)):
         for index in einsum.of(tensor):
-            if index not in einsum.C and index not in other:
+            if index not in einsum.C and index not in other_indices:
                 raise refuse(
                     f"only {tensor} has the index {index}",
                     "indices that are also in C, or in both operands to be summed over",

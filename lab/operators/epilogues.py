@@ -1,4 +1,4 @@
-"""What a matrix product may do to its result before it stores it: add a bias, apply a GELU.
+"""GEMM epilogues: add a bias, apply a GELU.
 
 C ← f(α op(A) op(B) + β C + bias), as cuBLASLt defines an epilogue. `bias` has one element for each row of C. Matrices
 are column-major, so C is what a row-major program calls its transpose: with ``layout: tn``, A the weights of a
@@ -23,7 +23,7 @@ from lab.operators.stored import UNIT
 Epilogue = Literal["bias", "bias_gelu", "bias_gelu_tanh"]
 
 _STEEPEST: Final = 1.13
-"""The largest slope of a GELU, 1.129 of both forms, at x = 1.41: errors of x grow at most so much."""
+"""The largest slope of either GELU form, 1.129 at x = 1.41: the factor by which errors of x can grow."""
 
 _EVALUATION: Final = 16
 """Units in the last place of x that computing a GELU in FP32 may lose. Both forms are x times a factor between 0 and 1.
@@ -42,10 +42,10 @@ def gelu(x: Floats, *, tanh: bool) -> Floats:
 
 
 def applied(epilogue: Epilogue, product: Expected, bias: Floats) -> Expected:
-    """Apply an epilogue to the reference of a product.
+    """Apply an epilogue to the reference of a GEMM.
 
     Args:
-        epilogue: Which.
+        epilogue: The epilogue.
         product: α op(A) op(B) + β C, m x n, and a bound of the error of each element in FP32.
         bias: The bias, m elements.
 

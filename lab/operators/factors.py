@@ -1,4 +1,4 @@
-"""Factors of products: numbers, whose imaginary parts are fields of their own where elements are complex."""
+"""The scaling factors α and β; imaginary parts are separate fields, for complex elements only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEUTRAL: Final[Mapping[str, tuple[float, float, float]]] = MappingProxyType(
         "beta_imag": (0.0, 0.125, 0.0),
     }
 )
-"""From each factor to its neutral value, to another one, and to another integer."""
+"""Each factor's neutral value, a non-neutral value and a non-neutral integer."""
 
 
 class _Scaled(Protocol):
@@ -37,17 +37,17 @@ class _Scaled(Protocol):
     def beta_imag(self) -> float | None: ...
 
 
-def imaginary_default(known: dict[str, Any]) -> float | None:
-    """Return the default of an imaginary part: problems of real elements have none, and keep their identity.
+def imaginary_default(fields: dict[str, Any]) -> float | None:
+    """Return the default imaginary part: 0 for complex elements, None for real ones, which keep their identity.
 
     Args:
-        known: The problem's fields so far.
+        fields: The problem's fields so far.
     """
-    return 0.0 if known["dtype"] in PARTS else None
+    return 0.0 if fields["dtype"] in PARTS else None
 
 
 def check_imaginary(problem: _Scaled) -> None:
-    """Refuse imaginary parts of factors of real elements.
+    """Reject imaginary parts of factors where elements are real.
 
     Raises:
         UserError: It names the field.
@@ -58,16 +58,16 @@ def check_imaginary(problem: _Scaled) -> None:
             raise UserError("wrong value", code="wrong-value", key=f"problem.{name}", found=value, accepted=accepted)
 
 
-def other_factors(problem: _Scaled, *, whole: bool = False) -> dict[str, float]:
-    """Return another value for each factor that is neutral; α of 1 and β of 0 hide that a kernel ignores them.
+def other_factors(problem: _Scaled, *, integers: bool = False) -> dict[str, float]:
+    """Return a non-neutral value for each neutral factor: α = 1 and β = 0 hide that a kernel ignores them.
 
     Args:
         problem: The problem.
-        whole: Factors are integers.
+        integers: Return integers.
     """
     values = {name: getattr(problem, name) for name in _NEUTRAL}
     return {
-        name: _NEUTRAL[name][2 if whole else 1]
+        name: _NEUTRAL[name][2 if integers else 1]
         for name, value in values.items()
         if value is not None and value == _NEUTRAL[name][0]
     }

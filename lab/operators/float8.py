@@ -1,4 +1,4 @@
-"""Floats of eight bits in NumPy, which has none: their bits in uint8.
+"""FP8 (E4M3, E5M2) for NumPy, which lacks the types: their bits in uint8.
 
 `float8_e4m3fn` has four exponent bits and three stored significand bits, no infinity, and NaN where all seven bits are
 set; its largest number is 448. `float8_e5m2` has five and two, as float16 cut in half; its largest number is 57344.
@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 FP8_NAN: Final = 0x7F
-"""A NaN in both formats; CUDA's conversions give it."""
+"""A NaN in both formats, the one CUDA's conversions return."""
 
 _SINGLE_FRACTION, _SINGLE_BIAS = 23, 127
 
 
 @dataclass(frozen=True)
 class Float8:
-    """A format of eight bits with a sign.
+    """An FP8 format.
 
     Attributes:
         exponent: Bits of the exponent.
         fraction: Stored bits of the significand.
-        bias: What the exponent is stored with.
+        bias: Exponent bias.
         largest_code: Code of the largest finite number.
         has_infinity: Whether the code after that is infinity; it is a NaN otherwise.
     """
@@ -57,7 +57,7 @@ class Float8:
 
     @cached_property
     def values(self) -> NDArray[np.float32]:
-        """Return what each code stands for, float32 of shape (256,)."""
+        """Return the value of each code, float32 of shape (256,)."""
         codes = np.arange(128)
         power, digits = codes >> self.fraction, codes & ((1 << self.fraction) - 1)
         digits = np.where(power > 0, digits + (1 << self.fraction), digits)
@@ -78,9 +78,9 @@ FORMATS: Final[Mapping[str, Float8]] = MappingProxyType(
 
 
 def from_float32(values: NDArray[np.float32], name: str) -> NDArray[np.uint8]:
-    """Round float32 to nearest, ties to even; what is too large becomes the largest finite number.
+    """Round float32 to nearest, ties to even; saturate to the largest finite number.
 
-    So does infinity: this is the conversion of CUDA's types, `cvt.rn.satfinite`.
+    Infinity saturates, too: this is CUDA's conversion, `cvt.rn.satfinite`.
 
     Args:
         values: float32, any shape.

@@ -1,4 +1,4 @@
-"""What the main process asks of an operator, and how it asks one of the user's own: in a worker with limits.
+"""User-defined operators for the main process: queried in a worker process with limits.
 
 A Python file of the user's is never imported by the main process. Reading an experiment starts one worker, which
 imports the file, checks every problem and counts its operations; each answer has a time limit. The worker ends when the
@@ -29,14 +29,14 @@ from lab.operators.builtin import is_file, operator
 from lab.operators.checked import OperatorFault
 
 SECONDS = 60.0
-"""Longest time of one answer: importing the file, or checking one problem and counting its operations."""
+"""Time limit of one query: importing the file, or checking one problem and counting its operations."""
 
 VARIABLE = "LAB_OPERATOR_SECONDS"
-"""Environment variable with another limit, in seconds."""
+"""Environment variable that overrides the limit, in seconds."""
 
 
 class Described(Protocol):
-    """What is known of an operator where its inputs and references are not needed; every `Operator` is one."""
+    """The part of an operator needed without inputs or references; every `Operator` conforms."""
 
     @property
     def name(self) -> str:
@@ -54,10 +54,10 @@ class Described(Protocol):
         """Check the fields of a problem; see `Operator.problem`."""
 
     def offered(self, problem: Any) -> Offered:  # noqa: ANN401
-        """Return what kernels may take; see `Operator.offered`."""
+        """Return the arguments available to kernels; see `Operator.offered`."""
 
     def for_parameters(self, problem: Any, parameters: Mapping[str, Scalar]) -> Any:  # noqa: ANN401
-        """Add what is needed of a variant's parameters; see `Operator.for_parameters`."""
+        """Return the problem for a variant's parameters; see `Operator.for_parameters`."""
 
     def flops(self, problem: Any) -> int:  # noqa: ANN401
         """Count operations; see `Operator.flops`."""
@@ -66,7 +66,7 @@ class Described(Protocol):
         """Count bytes; see `Operator.bytes_moved`."""
 
     def declared_rate(self, problem: Any) -> DeclaredRate | None:  # noqa: ANN401
-        """Return what throughput is where `merit` does not say it; see `Operator.declared_rate`."""
+        """Return the declared throughput metric; see `Operator.declared_rate`."""
 
     def declared_figures(self, problem: Any) -> tuple[DeclaredFigure, ...]:  # noqa: ANN401
         """Return further figures; see `Operator.declared_figures`."""
@@ -77,7 +77,7 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProblemCounts:
-    """What an operator says of one problem.
+    """The operations, bytes and arithmetic type of one problem.
 
     Attributes:
         flops: Operations.
@@ -91,39 +91,39 @@ class ProblemCounts:
 
 
 class PlainProblem(Problem):
-    """A problem whose class only workers know: its fields, and what the operator says of it."""
+    """A problem whose class exists only in workers: its fields and counts."""
 
     _values: dict[str, Scalar] = PrivateAttr(default_factory=dict)
     _counts: ProblemCounts = PrivateAttr(ProblemCounts(0, 0, "float32"))
 
     @classmethod
     def made(cls, fields: Mapping[str, Scalar], counts: ProblemCounts) -> PlainProblem:
-        """Return the problem with these fields."""
+        """Return the problem with these fields and counts."""
         problem = cls()
         problem._values, problem._counts = dict(fields), counts
         return problem
 
     @property
     def counts(self) -> ProblemCounts:
-        """What the operator says of it."""
+        """The operator's counts for this problem."""
         return self._counts
 
     @cached_property
     def plain(self) -> Mapping[str, Scalar]:
         """The mapping; see `Problem.plain`."""
-        named: dict[str, Scalar] = {} if self.title is None else {"name": self.title}
-        return {**named, **self._values}
+        title: dict[str, Scalar] = {} if self.title is None else {"name": self.title}
+        return {**title, **self._values}
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignOperator:
-    """An operator of the user's own, as the main process knows it.
+    """The main process's view of a user-defined operator.
 
     Attributes:
         name: See `Operator`.
         merit: See `Operator`.
         ask: Asks the worker for the problem with some fields.
-        ask_offered: Asks the worker what kernels of a problem may take.
+        ask_offered: Asks the worker for the arguments available to kernels of a problem.
     """
 
     name: str
@@ -142,7 +142,7 @@ class ForeignOperator:
         return self.ask(values)
 
     def offered(self, problem: PlainProblem) -> Offered:
-        """Return what kernels may take; the worker makes the problem's inputs for it.
+        """Return the arguments available to kernels; the worker makes the problem's inputs for it.
 
         Raises:
             OperatorFault: The user's code raised, returned what it must not, or took too long.
@@ -150,26 +150,26 @@ class ForeignOperator:
         return self.ask_offered(dict(problem))
 
     def for_parameters(self, problem: PlainProblem, parameters: Mapping[str, Scalar]) -> PlainProblem:  # noqa: ARG002
-        """Return the problem; a variant's parameters are nothing to an operator of the user's own."""
+        """Return the problem unchanged: user-defined operators do not depend on a variant's parameters."""
         return problem
 
     def flops(self, problem: PlainProblem) -> int:
-        """Return the operations that the worker counted."""
+        """Return the operations the worker counted."""
         return problem.counts.flops
 
     def bytes_moved(self, problem: PlainProblem) -> int:
-        """Return the bytes that the worker counted."""
+        """Return the bytes the worker counted."""
         return problem.counts.bytes_moved
 
     def declared_rate(self, problem: PlainProblem) -> None:
-        """Return None: `merit` says what throughput is."""
+        """Return None: `merit` defines throughput."""
 
     def declared_figures(self, problem: PlainProblem) -> tuple[DeclaredFigure, ...]:  # noqa: ARG002
-        """Return none: only short experiment files declare figures."""
+        """Return no metrics: only short experiment files declare them."""
         return ()
 
     def fma_dtype(self, problem: PlainProblem) -> np.dtype[Any]:
-        """Return the arithmetic type that the worker named."""
+        """Return the arithmetic type the worker named."""
         return np.dtype(problem.counts.dtype)
 
 
@@ -177,12 +177,12 @@ class ForeignOperator:
 def opened(
     reference: str, base: Path | None = None, *, at: Location | None = None, trusted: bool = True
 ) -> Iterator[Described]:
-    """Open an operator for the time in which an experiment is read.
+    """Open an operator while an experiment is read.
 
     Args:
         reference: A built-in name, or ``path/to/file.py:Class``.
         base: Folder that a relative path starts from; the current one by default.
-        at: Where the reference stands, for errors.
+        at: Location of the reference, for errors.
         trusted: A file of the user's may run.
 
     Raises:
@@ -194,7 +194,7 @@ def opened(
         return
     if not trusted:
         raise UserError(
-            "this operator is Python code, which this command does not run unasked",
+            "this operator is Python code, which this command only runs on request",
             code="refused",
             at=at,
             key="operator",
@@ -206,33 +206,33 @@ def opened(
     with ProcessExecutor(1, memory_of=workers.cores()) as executor:
 
         def ask(function: Callable[..., Any], doing: str, *arguments: object) -> Any:  # noqa: ANN401
-            promised = executor.submit(function, reference, base or Path.cwd(), at, *arguments, timeout_s=limit_s)
+            future = executor.submit(function, reference, base or Path.cwd(), at, *arguments, timeout_s=limit_s)
             place = f"{at}: " if at else ""
             try:
-                return promised.result()
+                return future.result()
             except TimeoutError as error:
-                why = f"took longer than {limit_s:g} s {doing}; {VARIABLE} sets another limit"
-                raise OperatorFault(f"{place}{reference} {why}") from error
+                reason = f"took longer than {limit_s:g} s {doing}; {VARIABLE} sets another limit"
+                raise OperatorFault(f"{place}{reference} {reason}") from error
             except MemoryError as error:
                 raise OperatorFault(f"{place}{reference} needs more memory than its share {doing}") from error
             except WorkerLostError as error:
-                why = f"ended its worker process, which was asked {doing}: {error}"
-                raise OperatorFault(f"{place}{reference} {why}") from error
+                reason = f"ended its worker process, which was asked {doing}: {error}"
+                raise OperatorFault(f"{place}{reference} {reason}") from error
 
         def problem(values: Mapping[str, object]) -> PlainProblem:
             fields, counts = ask(_stated, "to check a problem and count its operations", dict(values))
             return PlainProblem.made(fields, counts)
 
         def offered(problem: Mapping[str, Scalar]) -> Offered:
-            found: Offered = ask(_offered, "to make the inputs of a problem", problem)
-            return found
+            arguments: Offered = ask(_offered, "to make the inputs of a problem", problem)
+            return arguments
 
         name, merit = ask(_described, "to import")
         yield ForeignOperator(name, merit, problem, offered)
 
 
 def _seconds() -> float:
-    """The time limit of one answer."""
+    """Return the time limit of one query."""
     text = os.environ.get(VARIABLE, "")
     try:
         limit_s = float(text or SECONDS)
@@ -240,28 +240,28 @@ def _seconds() -> float:
         limit_s = 0.0
     if not 0 < limit_s < float("inf"):
         raise UserError(
-            f"{VARIABLE} is no time limit", code="wrong-value", found=text, accepted="seconds, a number > 0"
+            f"{VARIABLE} is not a time limit", code="wrong-value", found=text, accepted="seconds, a number > 0"
         )
     return limit_s
 
 
 def _described(reference: str, base: Path, at: Location | None) -> tuple[str, Merit]:
-    """Import an operator in the worker; its name and merit."""
-    found = operator(reference, base, at=at)
-    return found.name, found.merit
+    """Import an operator in the worker; return its name and merit."""
+    loaded = operator(reference, base, at=at)
+    return loaded.name, loaded.merit
 
 
 def _stated(
     reference: str, base: Path, at: Location | None, values: Mapping[str, object]
 ) -> tuple[dict[str, Scalar], ProblemCounts]:
-    """Make a problem in the worker; its plain form, and what the operator says of it."""
-    found = operator(reference, base, at=at)
-    problem = found.problem(values)
-    counts = ProblemCounts(found.flops(problem), found.bytes_moved(problem), str(found.fma_dtype(problem)))
+    """Make a problem in the worker; return its plain form and counts."""
+    loaded = operator(reference, base, at=at)
+    problem = loaded.problem(values)
+    counts = ProblemCounts(loaded.flops(problem), loaded.bytes_moved(problem), str(loaded.fma_dtype(problem)))
     return dict(problem), counts
 
 
 def _offered(reference: str, base: Path, at: Location | None, problem: Mapping[str, Scalar]) -> Offered:
-    """Make the inputs of a problem in the worker; what kernels may take of them."""
-    found = operator(reference, base, at=at)
-    return found.offered(found.restored(problem))
+    """Make the inputs of a problem in the worker; return the arguments available to kernels."""
+    loaded = operator(reference, base, at=at)
+    return loaded.offered(loaded.restored(problem))

@@ -1,25 +1,23 @@
-"""General matrix product, ``C ← α op(A) op(B) + β C``, column-major with leading dimensions as in BLAS.
+"""General matrix multiplication, ``C ← α op(A) op(B) + β C``, column-major with leading dimensions (BLAS).
 
 `layout` holds BLAS letters: ``nn``, ``nt``, ``tn``, ``tt``; the first letter is A's, the second B's.
 op(A) is m x k, op(B) is k x n, C is m x n.
 
-A product of 16-bit elements is the same operator with another `dtype`: layouts, scalars, edges and the definition are
-those of any gemm, and kernels declare the types that they take. What differs is that its sums, α and β are FP32, and
-that C may have a type of its own, `out_dtype`.
+FP16 and BF16 GEMMs are the same operator with another `dtype`: layouts, scalars, edges and the definition are the same,
+and kernels declare the types they take. Accumulation, α and β are FP32, and C may have its own type, `out_dtype`.
 
-So is a product of elements of eight bits. Floats have a scale for each operand, a number in device memory as cuBLASLt
-takes it, by which α is multiplied. Products of int8 are added in int32, modulo 2^32, and α, β and C are integers, too.
+So are 8-bit GEMMs. FP8 has a scale for each operand, a float32 in device memory as in cuBLASLt, by which α is
+multiplied. int8 accumulates in int32, modulo 2^32; α, β and C are integers, too.
 
-A product of float32 elements may name its `precision`: then its factors may be rounded to what tensor cores multiply,
-and `Gemm.verify` accepts the errors of that. A kernel of full precision passes, too.
-One of floats of eight bits may name its accumulation instead.
+A float32 GEMM may name its `precision`: then its operands may be rounded for tensor cores, and `Gemm.verify` accepts
+the resulting errors. A kernel of full precision passes, too. An FP8 GEMM may name its accumulation instead.
 
-With a `batch`, the problem is that many products of one size, whose operands lie one behind another. Where elements are
-compared, C is the matrix of all of its members' columns. Kernels take the elements from one member to the next, too.
+With a `batch`, the problem is that many GEMMs of one size whose operands lie one after another. For comparison, C is
+the matrix of all members' columns. Kernels also take the stride from one member to the next.
 
 Complex elements have complex factors: `alpha_imag` and `beta_imag` are their imaginary parts, and kernels take each
-part as an argument. Neither operand is conjugated. Where elements are compared, a complex matrix is the real one of
-twice the rows that lies in the same bytes.
+part as an argument. Neither operand is conjugated. For comparison, a complex matrix is the real matrix with twice the
+rows in the same bytes.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ _HALF: Final = ("float16", "bfloat16")
 SCALARS: Final = (
     "m", "n", "k", "batch", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc", *STRIDES
 )  # fmt: skip
-"""Fields of a problem that kernels may take, of those that it has."""
+"""Fields that kernels may take as scalar arguments, if the problem has them."""
 
 _EIGHT: Final = tuple(FORMATS)
 
@@ -77,22 +75,22 @@ _RESULTS: Final[Mapping[str, tuple[_Out, ...]]] = MappingProxyType(
         "int8": ("int32",),
     }
 )
-"""Types that C may have, the default first, by the type of A and B; of others, C has the same."""
+"""Accepted types of C by the type of A and B, the default first; for other types C has the type of A and B."""
 
 SCALES: Final = ("scale_a", "scale_b")
-"""Arrays of one float32 each, by which products of floats of eight bits are multiplied."""
+"""Arrays of one float32 each: the operand scales of FP8 GEMMs."""
 
 PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"float32": ("tf32", "3xtf32", "bf16x6", "bf16x9"), **dict.fromkeys(_EIGHT, ("fast_accumulation",))}
 )
-"""What a problem's `precision` may say, by the type of A and B."""
+"""Accepted values of a problem's `precision`, by the type of A and B."""
 
 FACTOR_ERRORS: Final[Mapping[str, float]] = MappingProxyType({"tf32": 2.0**-10})
-"""Largest relative error of a float32 factor by `GemmProblem.precision`, where the factor is rounded."""
+"""Largest relative error of a rounded float32 operand element, by `GemmProblem.precision`."""
 
 _FAR: Final = ("float32", "float64", "bfloat16")
 _POWERS: Final = 50
-"""Largest power of two of `scaled` data: products and their sums stay far from the ends of float32."""
+"""Largest power of two of `scaled` data: products and their sums stay far from the limits of float32."""
 
 
 class GemmProblem(Problem):
@@ -124,7 +122,7 @@ class GemmProblem(Problem):
         lda: Leading dimension of A as it is stored; the least that is legal by default.
         ldb: Leading dimension of B, likewise.
         ldc: Leading dimension of C, likewise.
-        batch: Products of this size; without a value it is one, and kernels take no batch. Otherwise the problem has
+        batch: Number of GEMMs of this size; one without a value, and kernels take no batch. Otherwise the problem has
             derived fields: `batches`, which is `strided`, and `STRIDES`.
     """
 
@@ -136,7 +134,7 @@ class GemmProblem(Problem):
     ] = "float32"  # fmt: skip
     precision: Literal["tf32", "3xtf32", "bf16x6", "bf16x9", "fast_accumulation"] | None = None
     out_dtype: _Out | None = Field(
-        default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
+        default_factory=lambda fields: next(iter(_results(fields["dtype"], fields["precision"])), None)
     )
     epilogue: Epilogue | None = None
     data: Literal["normal", "scaled"] | None = None
@@ -148,14 +146,14 @@ class GemmProblem(Problem):
     m: Extent
     n: Extent
     k: Extent
-    lda: Extent = Field(default_factory=lambda known: known["m" if known["layout"][0] == "n" else "k"])
-    ldb: Extent = Field(default_factory=lambda known: known["k" if known["layout"][1] == "n" else "n"])
-    ldc: Extent = Field(default_factory=lambda known: known["m"])
+    lda: Extent = Field(default_factory=lambda fields: fields["m" if fields["layout"][0] == "n" else "k"])
+    ldb: Extent = Field(default_factory=lambda fields: fields["k" if fields["layout"][1] == "n" else "n"])
+    ldc: Extent = Field(default_factory=lambda fields: fields["m"])
     batch: Extent | None = None
 
     @classmethod
     def derived_names(cls) -> tuple[str, ...]:
-        """`batches` and `STRIDES`, which problems with a batch have."""
+        """Return `batches` and `STRIDES`, the derived fields of batched problems."""
         return ("batches", *STRIDES)
 
     @property
@@ -168,17 +166,17 @@ class GemmProblem(Problem):
 
     @property
     def members(self) -> int:
-        """Products of the problem."""
+        """Number of GEMMs in the batch; 1 without a batch."""
         return self.batch or 1
 
     @property
     def whole(self) -> dict[str, tuple[int, int, int]]:
-        """`shapes` with the columns of all members."""
+        """`shapes` with the columns of all batch members."""
         return {name: (rows, columns * self.members, ld) for name, (rows, columns, ld) in self.shapes.items()}
 
     @property
     def shapes(self) -> dict[str, tuple[int, int, int]]:
-        """Rows, columns and leading dimension of A, B and C as they are stored; of a batch, those of a member."""
+        """Rows, columns and leading dimension of A, B and C as stored; of one member if the problem is batched."""
         a = (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
         b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
         return {"A": (*a, self.lda), "B": (*b, self.ldb), "C": (self.m, self.n, self.ldc)}
@@ -190,27 +188,27 @@ class GemmProblem(Problem):
 
     @property
     def parts(self) -> int:
-        """Real numbers of an element of C: 2 where it is complex."""
+        """Real numbers per element of C: 2 if it is complex."""
         return 2 if self.dtype in PARTS else 1
 
     @property
     def half(self) -> bool:
-        """Whether A and B have 16 bits an element, and sums are FP32."""
+        """Return whether A and B have 16-bit elements and accumulation is FP32."""
         return self.dtype in _HALF
 
     @property
     def bounded(self) -> bool:
-        """Whether errors are judged against a bound of their own for each element, because tensor cores add."""
+        """Return whether each element's error is judged against its own bound, as tensor cores accumulate."""
         return self.half or self.has_scales or self.precision in FACTOR_ERRORS
 
     @property
     def has_scales(self) -> bool:
-        """Whether A and B have a scale each: floats of eight bits."""
+        """Return whether A and B have a scale each: FP8."""
         return self.dtype in _EIGHT
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is rounded: integers."""
+        """Return whether arithmetic is exact: integers."""
         return self.dtype == "int8"
 
     @property
@@ -226,9 +224,9 @@ class GemmProblem(Problem):
             raise UserError(
                 "wrong value", code="wrong-value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted
             )
-        named = PRECISIONS.get(self.dtype, ())
-        if self.precision not in (None, *named):
-            accepted = " or ".join([*named, f"no value with dtype {self.dtype}"])
+        precisions = PRECISIONS.get(self.dtype, ())
+        if self.precision not in (None, *precisions):
+            accepted = " or ".join([*precisions, f"no value with dtype {self.dtype}"])
             raise UserError(
                 "wrong value", code="wrong-value", key="problem.precision", found=self.precision, accepted=accepted
             )
@@ -244,7 +242,7 @@ class GemmProblem(Problem):
                 )
         check_imaginary(self)
         if self.data == "scaled" and self.dtype not in _FAR:
-            accepted = f"normal, or no value: {self.dtype} numbers do not reach so far"
+            accepted = f"normal, or no value: {self.dtype} lacks the range"
             raise UserError("wrong value", code="wrong-value", key="problem.data", found=self.data, accepted=accepted)
         if self.epilogue is not None and not self.half:
             accepted = f"no value with dtype {self.dtype}"
@@ -267,13 +265,13 @@ class GemmProblem(Problem):
 
 
 _FEW_BOXES: Final = 9
-"""Blocks of C whose products are computed at most at the problem's own size."""
+"""Maximum number of blocks of C whose reference is computed at the full problem size."""
 
 _LARGE: Final = 1 << 28
-"""Elements of C of which one block is computed: its columns lie on many pages."""
+"""Elements of C from which only one block is computed: its columns lie on many pages."""
 
 _FEW_SIDES: Final = 16
-"""Rows, and columns, of each block whose products are computed at the problem's own size."""
+"""Maximum number of rows, and of columns, of each block computed at the full problem size."""
 
 
 @dataclass(frozen=True)
@@ -285,20 +283,20 @@ class Gemm(Operator[GemmProblem]):
     problem_type = GemmProblem
 
     def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
-        """Make normal A and B, scaled as `data` says, C where β ≠ 0, and a bias; NaN where elements must not matter.
+        """Make normal A and B, scaled by `data`, C where β ≠ 0, and a bias; NaN in elements that must not matter.
 
-        Integers are drawn evenly from those of eight bits, and have `POISON_BYTE` where others have NaN. Arrays are
+        Integers are uniform over int8, with `POISON_BYTE` where other types have NaN. Arrays are
         1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS does not read it
         then; the same holds for A and B with α = 0. The scales, one float32 each, lie between 0.5 and 1.5.
         """
         rng = np.random.default_rng(seed)
         alpha, beta = problem.factors
-        read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
+        is_read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
         arrays: dict[str, Array] = {}
         for name, (rows, columns, leading) in problem.whole.items():
             dtype = problem.dtypes[name]
             array = empty(leading * columns, dtype)
-            if read[name]:
+            if is_read[name]:
                 view = matrix(array, rows, columns, leading)
                 if problem.exact:
                     view[...] = rng.integers(-128, 128, (columns, rows), np.int8).T
@@ -314,31 +312,31 @@ class Gemm(Operator[GemmProblem]):
         return Inputs(_scalars(problem), arrays, ("C",), _required(problem))
 
     def indexed_inputs(self, problem: GemmProblem, seed: int) -> IndexedInputs:
-        """Draw the matrices page by page, as `inputs` fills them; of the same problem, return the same ones."""
+        """Draw the matrices page by page, as `inputs` fills them; cached for the last problem."""
         return _indexed(problem, seed)
 
     def other_problem(self, problem: GemmProblem) -> GemmProblem | None:
         """Return the problem with factors other than 1 and 0, and with padding."""
         least = {f"ld{name.lower()}": rows for name, (rows, _, _) in problem.shapes.items()}
-        changes = {**other_factors(problem, whole=problem.exact), **padded(problem, least)}
+        changes = {**other_factors(problem, integers=problem.exact), **padded(problem, least)}
         return self.restored({**problem.plain, **changes}) if changes else None
 
     def offered(self, problem: GemmProblem) -> Offered:
-        """Return what kernels may take, without the time that matrices take."""
+        """Return the arguments available to kernels without generating the matrices."""
         scales = dict.fromkeys(SCALES, "float32") if problem.has_scales else {}
         bias = {"bias": problem.dtype} if problem.epilogue is not None else {}
         return Offered(_scalars(problem), {**problem.dtypes, **scales, **bias}, ("C",))
 
     def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute C, m x n, by float64 BLAS through NumPy, with the scale that `verify` explains.
+        """Compute C, m x n, with NumPy's float64 BLAS, and the scale that `verify` explains.
 
-        Of a batch, the members' columns stand side by side.
+        The columns of a batch's members stand side by side.
 
-        Of complex elements in complex128; rows 2 i and 2 i + 1 of what is returned are the parts of row i of C.
+        Complex elements are computed in complex128; rows 2 i and 2 i + 1 of the result are the parts of row i of C.
         """
         (alpha, beta), layout = problem.factors, problem.layout
         shape, shapes = (problem.m, problem.n * problem.members), problem.whole
-        # column by column, as C lies: nothing is transposed in memory, and a large matrix is passed over few times
+        # column by column, as in C's buffer: nothing is transposed in memory, and a large matrix is read few times
         values: NDArray[Any] = np.zeros(shape, np.complex128 if problem.parts > 1 else np.float64, order="F")
         if problem.parts == 1:
             alpha, beta = alpha.real, beta.real
@@ -370,25 +368,25 @@ class Gemm(Operator[GemmProblem]):
             of_scale, of_value, least = bound_of(problem)
             scale *= of_scale
             if problem.epilogue is not None:
-                made = applied(problem.epilogue, Expected(values, scale), widened(inputs.arrays["bias"]))
-                values, scale = made.values, made.scale
+                result = applied(problem.epilogue, Expected(values, scale), widened(inputs.arrays["bias"]))
+                values, scale = result.values, result.scale
             of_values = np.abs(values)
             of_values *= of_value
             of_values += least
             scale += of_values
         return {"C": Expected(values, scale)}
 
-    def representative(self, problem: GemmProblem, wanted: Mapping[str, Index]) -> Mapping[str, Index]:
+    def representative(self, problem: GemmProblem, indices: Mapping[str, Index]) -> Mapping[str, Index]:
         """Return a few rows and columns of each block."""
         columns, rows = laid = problem.n * problem.members, problem.ldc
-        most = max(1, min(_FEW_BOXES, _LARGE // (columns * rows)))
-        return {name: thinned(fewer(elements, laid, most), laid, _FEW_SIDES) for name, elements in wanted.items()}
+        max_boxes = max(1, min(_FEW_BOXES, _LARGE // (columns * rows)))
+        return {name: thinned(fewer(elements, laid, max_boxes), laid, _FEW_SIDES) for name, elements in indices.items()}
 
     def reference_at(
-        self, problem: GemmProblem, inputs: IndexedInputs, wanted: Mapping[str, Index]
+        self, problem: GemmProblem, inputs: IndexedInputs, indices: Mapping[str, Index]
     ) -> Mapping[str, Expected] | None:
-        """Compute chosen elements of C from their rows and columns; padding must stay as it is."""
-        columns, rows = np.divmod(wanted["C"], problem.ldc)
+        """Compute selected elements of C from their rows and columns; padding must stay unchanged."""
+        columns, rows = np.divmod(indices["C"], problem.ldc)
         used = rows < problem.m
         values, scale = np.empty((2, int(used.sum()), problem.parts))
         flat = (columns * problem.m + rows)[used]
@@ -396,22 +394,22 @@ class Gemm(Operator[GemmProblem]):
             at = places.reshape(len(of_columns), len(of_rows))
             for member in np.unique(of_columns // problem.n):
                 own = of_columns // problem.n == member
-                found = self._part(problem, inputs, int(member), of_rows, of_columns[own] % problem.n)
+                block = self._part(problem, inputs, int(member), of_rows, of_columns[own] % problem.n)
                 sizes = int(own.sum()), len(of_rows), problem.parts
-                values[at[own]], scale[at[own]] = (one.T.reshape(sizes) for one in (found.values, found.scale))
+                values[at[own]], scale[at[own]] = (array.T.reshape(sizes) for array in (block.values, block.scale))
         return {"C": expected_of(values, scale, used, tolerance_of(problem))}
 
     def _part(self, problem: GemmProblem, inputs: IndexedInputs, member: int, rows: Index, columns: Index) -> Expected:
-        """Compute some rows and columns of one member, as `reference` does all of C."""
+        """Compute some rows and columns of one batch member, as `reference` does for all of C."""
         along = np.arange(problem.k)
         a, b = ("A", rows, along), ("B", along, columns)
-        taken = {"C": (rows, columns + member * problem.n)}
+        selection = {"C": (rows, columns + member * problem.n)}
         for (name, of_rows, of_columns), letter in zip((a, b), problem.layout, strict=True):
             lines = (of_columns, of_rows) if letter == "n" else (of_rows, of_columns)  # stored columns come first
-            taken[name] = lines[1], lines[0] + member * problem.shapes[name][1]
-        arrays = {name: one.read(0, one.size) for name, one in inputs.arrays.items() if name in SCALES}
+            selection[name] = lines[1], lines[0] + member * problem.shapes[name][1]
+        arrays = {name: array.read(0, array.size) for name, array in inputs.arrays.items() if name in SCALES}
         leading: dict[str, int] = {}
-        for name, (of_rows, of_columns) in taken.items():
+        for name, (of_rows, of_columns) in selection.items():
             apart = problem.shapes[name][2]
             arrays[name] = block_of(inputs.arrays[name], of_columns, of_rows, apart).reshape(-1)
             leading[f"ld{name.lower()}"] = len(of_rows)
@@ -424,17 +422,17 @@ class Gemm(Operator[GemmProblem]):
         self,
         problem: GemmProblem,
         reference: Mapping[str, Expected],
-        wanted: Mapping[str, Index],
+        indices: Mapping[str, Index],
         got: Mapping[str, Array],
     ) -> tuple[float, float, str]:
-        """Compare chosen elements, as `verify` does all."""
+        """Compare selected elements, as `verify` does for all elements."""
 
         def place(name: str, index: int) -> str:
             column, row = divmod(index, problem.ldc)
             member = "" if problem.batch is None else f" of member {column // problem.n}"
             return f"{name}[{row}, {column % problem.n}]{member}"
 
-        return verify_chosen(reference, wanted, got, place, problem.dtypes["C"])
+        return verify_chosen(reference, indices, got, place, problem.dtypes["C"])
 
     def verify(
         self, problem: GemmProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
@@ -482,10 +480,10 @@ class Gemm(Operator[GemmProblem]):
         rows, leading = problem.m * problem.parts, problem.ldc * problem.parts
         n = problem.n * problem.members
         expected = reference["C"].values
-        whole = outputs["C"]
+        buffer = outputs["C"]
         tolerance = tolerance_of(problem)
         out = problem.dtypes["C"]
-        got = widened(matrix(parts(whole), rows, n, leading), out)
+        got = widened(matrix(parts(buffer), rows, n, leading), out)
         error = np.abs(got - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -493,25 +491,25 @@ class Gemm(Operator[GemmProblem]):
         largest = float(error[row, column])
         if not largest <= tolerance:
             wrong = int(np.count_nonzero(~(error <= tolerance)))
-            part = f"{('real', 'imaginary')[row % 2]} part of " if problem.parts > 1 else ""
+            component = f"{('real', 'imaginary')[row % 2]} part of " if problem.parts > 1 else ""
             member = "" if problem.batch is None else f" of member {column // problem.n}"
-            at = f"{part}C[{row // problem.parts}, {column % problem.n}]{member}"
+            at = f"{component}C[{row // problem.parts}, {column % problem.n}]{member}"
             return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
-        strayed = stray_write("C", whole, (problem.m, n, problem.ldc), out)
+        strayed = stray_write("C", buffer, (problem.m, n, problem.ldc), out)
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 
     def elementwise(
         self, problem: GemmProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
-        """Lay C out column by column; the padding of a column must stay as it is."""
+        """Lay C out column by column; the padding of a column must stay unchanged."""
         ldc, expected = problem.ldc * problem.parts, reference["C"]
         laid = Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))
         return {"C": laid}, tolerance_of(problem)
 
     def flops(self, problem: GemmProblem) -> int:
-        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do; no epilogue.
+        """Count 2 m n k, one multiply and one add per term, as BLAS benchmarks do; the epilogue is not counted.
 
-        Complex elements take four times as many. Each member of a batch counts.
+        Complex elements take four times as many. All members of a batch are counted.
         """
         return operations(problem.dtype) * problem.m * problem.n * problem.k * problem.members
 
@@ -524,34 +522,34 @@ class Gemm(Operator[GemmProblem]):
         return problem.members * (m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]) + bias
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
-        """Return the type of the sums: float32 for narrower elements, whose own rate is that of tensor cores.
+        """Return the accumulation type: float32 for narrower elements, whose native rate is that of tensor cores.
 
-        That of their parts for complex ones.
+        For complex elements it is the type of their parts.
         """
         return np.dtype("float64" if arithmetic_of(problem.dtype) == "float64" else "float32")
 
 
 def _scalars(problem: GemmProblem) -> dict[str, Scalar]:
-    """Return the fields that kernels may take, by name."""
+    """Return the scalar kernel arguments by name."""
     return {key: problem[key] for key in SCALARS if key in problem}
 
 
 def _required(problem: GemmProblem) -> tuple[str, ...]:
-    """Return C where it is not read and every element of its buffer is written."""
+    """Return C if it is not read and every element of its buffer is written."""
     return ("C",) if problem.factors[1] == 0 and problem.ldc == problem.m else ()
 
 
 @lru_cache(maxsize=1)  # the variants of a sweep share a problem
 def _indexed(problem: GemmProblem, seed: int) -> IndexedInputs:
     alpha, beta = problem.factors
-    read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
+    is_read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
     arrays: dict[str, IndexedArray] = {}
     for name, (rows, columns, leading) in problem.whole.items():
         dtype = problem.dtypes[name]
         shape = columns, rows, leading
         draw = _draw(problem, name, seed)
-        made = paged_lines(name, seed, shape, dtype, draw) if read[name] else blank(leading * columns, dtype)
-        arrays[name] = made
+        array = paged_lines(name, seed, shape, dtype, draw) if is_read[name] else blank(leading * columns, dtype)
+        arrays[name] = array
     if problem.has_scales:
         for name in SCALES:
             arrays[name] = WholeArray(stream(name, seed).uniform(0.5, 1.5, 1).astype(np.float32))
@@ -561,7 +559,7 @@ def _indexed(problem: GemmProblem, seed: int) -> IndexedInputs:
 
 
 def _draw(problem: GemmProblem, name: str, seed: int) -> Draw:
-    """Return what draws elements of a matrix, whose lines are its columns."""
+    """Return the function that draws a matrix's elements; its lines are its columns."""
     dtype = problem.dtypes[name]
     if problem.exact:
         return lambda rng, lines, _: rng.integers(-128, 128, len(lines), np.int8).astype(dtype)
@@ -572,20 +570,20 @@ def _draw(problem: GemmProblem, name: str, seed: int) -> Draw:
     powers = np.exp2(stream(f"powers of {name}", seed).integers(-_POWERS, _POWERS + 1, rows if plain else columns))
 
     def scaled(rng: np.random.Generator, lines: Index, places: Index) -> Array:
-        held = widened(drawn(rng, (len(lines),), dtype), dtype)
-        return stored((held * powers[np.minimum(places, rows - 1) if plain else lines]).astype(np.float32), dtype)
+        values = widened(drawn(rng, (len(lines),), dtype), dtype)
+        return stored((values * powers[np.minimum(places, rows - 1) if plain else lines]).astype(np.float32), dtype)
 
     return scaled
 
 
 def _member(columns: NDArray[Any], i: int, members: int) -> NDArray[Any]:
-    """Return one member's columns of those of a batch."""
-    each = columns.shape[1] // members
-    return columns[:, i * each : (i + 1) * each]
+    """Return the columns of one batch member."""
+    width = columns.shape[1] // members
+    return columns[:, i * width : (i + 1) * width]
 
 
 def bound_of(problem: GemmProblem) -> tuple[float, float, float]:
-    """Return what errors are divided by: x, y and z of x scale + y |expected| + z, as `Gemm.verify` explains them."""
+    """Return x, y and z of the error bound x scale + y |expected| + z, as `Gemm.verify` explains it."""
     if not problem.bounded:
         return 1.0, 0.0, 0.0
     of_scale, of_value, least = bound_of_half_sums(problem.k, problem.dtypes["C"])
@@ -600,12 +598,12 @@ def tolerance_of(problem: GemmProblem) -> float:
 
 
 def _results(dtype: str, precision: str | None) -> tuple[_Out, ...]:
-    """Return the types that C may have, the default first; none where nothing is said of it."""
+    """Return the accepted types of C, the default first; empty if C has the type of A and B."""
     return ("float32",) if dtype == "float32" and precision else _RESULTS.get(dtype, ())
 
 
 def _of_terms(problem: GemmProblem) -> float:
-    """Return what rounding the terms adds to the error, relative to the scale that `Gemm.verify` explains."""
+    """Return the error added by rounding the terms, relative to the scale that `Gemm.verify` explains."""
     root = math.sqrt(problem.k)
     if problem.precision == "fast_accumulation":
         return (2 + root / 32) * 2.0**-13

@@ -1,7 +1,6 @@
-"""Inputs as functions of the index, for problems of any size of which little is read.
+"""Inputs generated on read as functions of the index, for large problems of which little is read.
 
-What an element holds depends on the array's name, the seed and its index alone, so that nothing has to be made that no
-block reads.
+An element depends only on the array's name, the seed and its index, so elements that no block reads are never made.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from numpy.typing import NDArray
 from lab.base.expressions import Scalar
 
 PAGE: Final = 1 << 11
-"""Elements that are made together: few enough for columns, many enough to begin a random stream for."""
+"""Elements generated together: few enough for columns, many enough to amortise starting a random stream."""
 
 HELD_BYTES: Final = 1 << 26
-"""Bytes of an array's pages that are kept."""
+"""Maximum bytes of an array's pages that are cached."""
 
 
 class IndexedArray(Protocol):
-    """An array whose elements are made when they are read."""
+    """An array whose elements are generated when they are read."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -40,7 +39,7 @@ class IndexedArray(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeArray:
-    """An array that is there."""
+    """An array held in memory."""
 
     array: NDArray[Any]
 
@@ -61,12 +60,12 @@ class WholeArray:
 
 @dataclass(frozen=True, eq=False)
 class PagedArray:
-    """An array that is made page by page.
+    """An array generated page by page.
 
     Attributes:
         dtype: The type of an element.
         size: The number of elements.
-        page: Makes the elements of a page, all `PAGE` of them, from its number.
+        page: Generates the `PAGE` elements of a page from its number.
     """
 
     dtype: np.dtype[Any]
@@ -79,24 +78,24 @@ class PagedArray:
         first = start // PAGE
         if stop - first * PAGE <= PAGE:
             return self._held(first)[start - first * PAGE : stop - first * PAGE]
-        found = np.empty(max(0, stop - start), self.dtype)
+        elements = np.empty(max(0, stop - start), self.dtype)
         for number in range(first, -(-stop // PAGE)):
             begin, end = max(start, number * PAGE), min(stop, (number + 1) * PAGE)
-            found[begin - start : end - start] = self._held(number)[begin - number * PAGE : end - number * PAGE]
-        return found
+            elements[begin - start : end - start] = self._held(number)[begin - number * PAGE : end - number * PAGE]
+        return elements
 
     def _held(self, number: int) -> NDArray[Any]:
-        found = self._pages.get(number)
-        if found is None:
-            found = self._pages[number] = self.page(number)
+        page = self._pages.get(number)
+        if page is None:
+            page = self._pages[number] = self.page(number)
             if len(self._pages) * PAGE * self.dtype.itemsize > HELD_BYTES:
                 self._pages.popitem(last=False)
-        return found
+        return page
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedInputs:
-    """The counterpart of `lab.operators.base.Inputs`, whose other fields it has.
+    """The counterpart of `lab.operators.base.Inputs` with indexed arrays.
 
     Attributes:
         scalars: As of `Inputs`.
@@ -104,7 +103,7 @@ class IndexedInputs:
         outputs: As of `Inputs`.
         required: As of `Inputs`.
         scratch: As of `Inputs`.
-        kept: Values that depend on the inputs alone, and took long to compute.
+        kept: Cached values that depend only on the inputs and are expensive to compute.
     """
 
     scalars: Mapping[str, Scalar]
@@ -119,9 +118,9 @@ def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
     """Return the elements at (count,) indices."""
     if isinstance(array, WholeArray):
         return array.array[indices]
-    found = np.empty(len(indices), array.dtype)
+    elements = np.empty(len(indices), array.dtype)
     if not len(indices):
-        return found
+        return elements
     steps = np.diff(indices)
     if np.all(steps == 1):
         return array.read(int(indices[0]), int(indices[-1]) + 1)
@@ -130,11 +129,11 @@ def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
     ordered = indices[order]
     pages = ordered // PAGE
     starts = np.concatenate([[0], np.flatnonzero(pages[1:] != pages[:-1]) + 1])
-    held = np.empty(len(indices), array.dtype)
+    ordered_elements = np.empty(len(indices), array.dtype)
     for first, last, number in zip(
         starts.tolist(), [*starts[1:].tolist(), len(indices)], pages[starts].tolist(), strict=True
     ):
         start = number * PAGE
-        held[first:last] = array.read(start, min(start + PAGE, array.size))[ordered[first:last] - start]
-    found[order] = held
-    return found
+        ordered_elements[first:last] = array.read(start, min(start + PAGE, array.size))[ordered[first:last] - start]
+    elements[order] = ordered_elements
+    return elements

@@ -1,4 +1,4 @@
-"""Softmax of scaled and masked scores, as attention has them: ``Y[i, :] = softmax(scale X[i, :] + mask[i, :])``.
+"""Softmax of scaled and masked scores, as in attention: ``Y[i, :] = softmax(scale X[i, :] + mask[i, :])``.
 
 The rows of X are the scores of one matrix of queries after another, of a head and a sequence each; a query scores n
 keys. All matrices are row-major and have one element type; arithmetic is done in float32.
@@ -37,7 +37,7 @@ _HIDDEN_SHARE = 0.125
 """Share of the elements of an additive mask that are -inf."""
 
 _CHUNK = 1 << 19
-"""Elements that the reference computes at a time: a few arrays of them stay in a core's cache."""
+"""Elements the reference computes at a time: a few such arrays fit in a core's cache."""
 
 
 class MaskedSoftmaxProblem(Problem):
@@ -49,7 +49,7 @@ class MaskedSoftmaxProblem(Problem):
         m: Rows, of all matrices of queries together.
         n: Columns: the keys that a query scores.
         queries: Rows of one matrix; the least of m and n by default. Of a causal mask at most n.
-        scale: What X is multiplied by; rounded to float32.
+        scale: Factor of X, rounded to float32.
         ldx: Elements from one row of X to the next; n by default.
         ldm: The same of M.
         ldy: The same of Y.
@@ -59,11 +59,11 @@ class MaskedSoftmaxProblem(Problem):
     mask: Literal["none", "causal", "additive"] = "causal"
     m: Extent
     n: Extent
-    queries: Extent = Field(default_factory=lambda known: min(known["m"], known["n"]))
+    queries: Extent = Field(default_factory=lambda fields: min(fields["m"], fields["n"]))
     scale: Annotated[float, Field(gt=-1e6, lt=1e6, allow_inf_nan=False)] = 1.0
-    ldx: Extent = Field(default_factory=lambda known: known["n"])
-    ldm: Extent = Field(default_factory=lambda known: known["n"])
-    ldy: Extent = Field(default_factory=lambda known: known["n"])
+    ldx: Extent = Field(default_factory=lambda fields: fields["n"])
+    ldm: Extent = Field(default_factory=lambda fields: fields["n"])
+    ldy: Extent = Field(default_factory=lambda fields: fields["n"])
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -75,7 +75,7 @@ class MaskedSoftmaxProblem(Problem):
 
     @property
     def visible(self) -> NDArray[np.int64]:
-        """How many elements of each row a causal mask lets through, and all of them of another; int64, (m,)."""
+        """Number of visible elements per row (all, unless the mask is causal), int64, (m,)."""
         return _visible(self, np.arange(self.m))
 
 
@@ -91,7 +91,7 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
     def inputs(self, problem: MaskedSoftmaxProblem, seed: int) -> Inputs:
         """Fill X and M with normal numbers, an eighth of M with -inf, Y and all padding with NaN.
 
-        Elements of X that a causal mask hides are NaN, so that whoever lets them in is found.
+        Elements of X hidden by a causal mask are NaN, so that a kernel that reads them is caught.
         """
         m, n, dtype = problem.m, problem.n, problem.dtype
         rng = np.random.default_rng(seed)
@@ -112,12 +112,12 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
         m, n, dtype = problem.m, problem.n, problem.dtype
 
         def scores(rng: np.random.Generator, lines: Index, places: Index) -> Array:
-            made = rng.standard_normal(len(lines), dtype=np.float32)
-            return stored(np.where(places < _visible(problem, lines), made, np.float32(np.nan)), dtype)
+            values = rng.standard_normal(len(lines), dtype=np.float32)
+            return stored(np.where(places < _visible(problem, lines), values, np.float32(np.nan)), dtype)
 
         def added(rng: np.random.Generator, lines: Index, _: Index) -> Array:
-            made = rng.standard_normal(len(lines), dtype=np.float32)
-            return stored(np.where(rng.random(len(lines)) < _HIDDEN_SHARE, np.float32(-np.inf), made), dtype)
+            values = rng.standard_normal(len(lines), dtype=np.float32)
+            return stored(np.where(rng.random(len(lines)) < _HIDDEN_SHARE, np.float32(-np.inf), values), dtype)
 
         arrays = {"X": paged_lines("X", seed, (m, n, problem.ldx), dtype, scores)}
         if problem.mask == "additive":
@@ -126,16 +126,16 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
         return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
 
     def expected_rows(self, problem: MaskedSoftmaxProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return what some rows of Y must hold."""
+        """Return the expected values of some rows of Y."""
         along, mask = np.arange(problem.n), inputs.arrays.get("M")
         x = widened(block_of(inputs.arrays["X"], rows, along, problem.ldx))
         added = None if mask is None else widened(block_of(mask, rows % problem.queries, along, problem.ldm))
         return Expected(*_expected(problem, x, added, _visible(problem, rows)))
 
     def reference(self, problem: MaskedSoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute Y in float64 of X and M as they are stored, with a bound of each element's error.
+        """Compute Y in float64 from X and M as stored, with a bound on each element's error.
 
-        To the bound of `lab.operators.softmax.Softmax.reference` come the roundings of the scores, s = scale X +
+        The bound is that of `lab.operators.softmax.Softmax.reference` plus the rounding of the scores, s = scale X +
         mask: a product and a sum in float32 leave s within ``e = u (2 |scale X| + |mask|)`` of what it is, with
         u = 2^-24. An element's exponential is off by its own e, relatively, and the sum by the mean of all e, weighted
         by Y. A row that sees no finite score is NaN.
@@ -146,21 +146,21 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
         values, scale = np.empty((m, n)), np.empty((m, n))
         step = max(1, _CHUNK // n)
 
-        def some(first: int) -> None:
+        def compute_rows(first: int) -> None:
             rows = slice(first, first + step)
             terms = None if mask is None else widened(mask[np.arange(m)[rows] % problem.queries])
             values[rows], scale[rows] = _expected(problem, widened(x[rows]), terms, problem.visible[rows])
 
         with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
-            list(pool.map(some, range(0, m, step)))
+            list(pool.map(compute_rows, range(0, m, step)))
         return {"Y": Expected(values, scale)}
 
     def flops(self, problem: MaskedSoftmaxProblem) -> int:
-        """Count 6 m n, and one more for an additive mask: a product, and softmax's five."""
+        """Count six operations per element, a product and softmax's five, and one more for an additive mask."""
         return (7 if problem.mask == "additive" else 6) * problem.m * problem.n
 
     def bytes_moved(self, problem: MaskedSoftmaxProblem) -> int:
-        """Count what rows may see of X and all of M, read once, and Y, written once."""
+        """Count the visible elements of X and all of M read once, and Y written once."""
         added = min(problem.queries, problem.m) * problem.n if problem.mask == "additive" else 0
         elements = int(problem.visible.sum()) + added + problem.m * problem.n
         return elements * ELEMENT_BYTES[problem.dtype]
@@ -171,7 +171,7 @@ def _scalars(problem: MaskedSoftmaxProblem) -> dict[str, Scalar]:
 
 
 def _visible(problem: MaskedSoftmaxProblem, rows: Index) -> Index:
-    """Return how many elements of some rows the mask lets through."""
+    """Return the number of visible elements of some rows."""
     if problem.mask != "causal":
         return np.full(len(rows), problem.n)
     return problem.n - problem.queries + rows % problem.queries + 1
@@ -190,10 +190,10 @@ def _expected(
         distance = scores - scores.max(axis=1, keepdims=True)
         y = np.exp(distance)
         y /= y.sum(axis=1, keepdims=True)
-        seen = y > 0  # what is infinitely far down has the result 0, and 0 times infinity is NaN
+        is_visible = y > 0  # what is infinitely far down has the result 0, and 0 times infinity is NaN
         rounded = 2 * np.abs(product) if added is None else 2 * np.abs(product) + np.abs(added)
-        rounded = single * np.where(seen, rounded, 0.0)
+        rounded = single * np.where(is_visible, rounded, 0.0)
         rounded += (y * rounded).sum(axis=1, keepdims=True)
-        bound = rounded + 3 * single * np.where(seen, np.abs(distance), 0.0)
+        bound = rounded + 3 * single * np.where(is_visible, np.abs(distance), 0.0)
         scale = y * (bound + single * (20 + 2 * np.sqrt(n)) + unit) + LEAST[problem.dtype]
     return y, np.nan_to_num(scale, nan=LEAST[problem.dtype], copy=False)

@@ -1,4 +1,4 @@
-"""What operators on matrices share: column-major views of buffers, tolerances, and words for the worst element."""
+"""Helpers for matrix operators: column-major views, tolerances and a description of the worst element."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ def matrix(array: NDArray[Element], rows: int, columns: int, leading: int) -> ND
 
 
 def laid_out(values: Floats, leading: int) -> Floats:
-    """Lay a rows x columns matrix into a column-major buffer, 1-D, with NaN between its columns.
+    """Lay out a rows x columns matrix in a column-major 1-D buffer, with NaN between its columns.
 
-    A matrix that lies so already is not copied.
+    A matrix that already has this layout is not copied.
     """
     rows, columns = values.shape
     if rows == leading and values.flags.f_contiguous:
         return values.reshape(-1, order="F")
-    whole = np.full((columns, leading), np.nan)
-    whole[:, :rows] = values.T
-    return whole.reshape(-1)
+    buffer = np.full((columns, leading), np.nan)
+    buffer[:, :rows] = values.T
+    return buffer.reshape(-1)
 
 
-def stray_write(name: str, whole: Array, shape: tuple[int, int, int], dtype: str = "bfloat16") -> str:
-    """Say where a kernel wrote between the columns of a matrix, which were `empty`; no words where it did not.
+def stray_write(name: str, buffer: Array, shape: tuple[int, int, int], dtype: str = "bfloat16") -> str:
+    """Describe the first write to the padding between a matrix's columns; empty if there is none.
 
     Args:
         name: The matrix.
-        whole: Its buffer, leading * columns elements.
+        buffer: Its buffer, leading * columns elements.
         shape: Its rows and columns, and the elements from one column to the next.
         dtype: Element type, which matters where integers are the bits of a type that NumPy lacks.
     """
     rows, columns, leading = shape
-    held = parts(whole)
-    each = held.size // whole.size
-    written = np.argwhere(~is_empty(held.reshape(columns, leading * each)[:, rows * each :], dtype))
-    if not len(written):
+    components = parts(buffer)
+    per_element = components.size // buffer.size
+    stray = np.argwhere(~is_empty(components.reshape(columns, leading * per_element)[:, rows * per_element :], dtype))
+    if not len(stray):
         return ""
-    column, beyond = (int(i) // each for i, each in zip(written[0], (1, each), strict=True))
+    column, beyond = (int(i) // divisor for i, divisor in zip(stray[0], (1, per_element), strict=True))
     return f"{name}[{rows + beyond}, {column}]: written, but {name} has {rows} rows"
 
 
 def worst_element(place: str, got: object, expected: float, wrong: int, elements: int) -> str:
-    """Describe the element that is furthest off, and how many are wrong.
+    """Describe the element with the largest error and how many are wrong.
 
     Args:
         place: Which element: ``C[3, 4]``.
@@ -72,32 +72,32 @@ def worst_element(place: str, got: object, expected: float, wrong: int, elements
 
 
 def tolerance_of_sums(dtype: str) -> float:
-    """Return 16 u, u being the unit roundoff of the element type; `lab.operators.gemm.Gemm.verify` says why."""
+    """Return 16 u, u being the unit roundoff of the element type; `Gemm.verify` derives it."""
     return 16 * float(np.finfo(dtype).eps) / 2
 
 
 def bound_of_half_sums(terms: int, out: str) -> tuple[float, float, float]:
-    """Return x, y and z of the bound x scale + y |expected| + z of the error of a sum of products of 16-bit elements.
+    """Return x, y and z of the error bound x scale + y |expected| + z of a dot product of 16-bit elements.
 
     Args:
-        terms: Products of a sum.
+        terms: Number of products in the sum.
         out: Element type of the result. `lab.operators.gemm.Gemm.verify` derives the bound.
     """
     return (16 + math.sqrt(terms)) * UNIT["float32"], UNIT[out], LEAST[out]
 
 
 def padded(problem: Problem, rows: Mapping[str, int]) -> dict[str, int]:
-    """Return leading dimensions with padding for those that have none.
+    """Return padded leading dimensions for those without padding.
 
     Args:
         problem: The problem.
-        rows: From the field of a leading dimension to the least that is legal.
+        rows: The minimum legal value of each leading dimension, by field.
     """
     return {name: least + PADDING for name, least in rows.items() if problem[name] == least}
 
 
 def check_leading(field: str, leading: int, least: int) -> None:
-    """Refuse a leading dimension that is shorter than a column.
+    """Reject a leading dimension shorter than a column.
 
     Raises:
         UserError: It names the field.
@@ -108,7 +108,7 @@ def check_leading(field: str, leading: int, least: int) -> None:
 
 
 def check_elements(name: str, rows: int, columns: int, leading: int, *, key: str = "problem") -> None:
-    """Refuse a matrix with more elements than 32-bit integers can count.
+    """Reject a matrix with more elements than 32-bit integers can count.
 
     Raises:
         UserError: It names the matrix, and says how many elements are accepted.

@@ -1,6 +1,6 @@
-"""Matrices that are only moved: ``B ← A`` and ``B ← Aᵀ``, column-major with leading dimensions.
+"""Copy and transpose, ``B ← A`` and ``B ← Aᵀ``, column-major with leading dimensions.
 
-A is m x n, m rows lie next to each other in memory. A vector is a matrix of one column.
+A is m x n; the m elements of a column are contiguous in memory. A vector is a matrix of one column.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MoveProblem(Problem):
     m: Extent
     n: Extent = 1
     dtype: Literal["float32", "float64", "float16"] = "float32"
-    lda: Extent = Field(default_factory=lambda known: known["m"])
+    lda: Extent = Field(default_factory=lambda fields: fields["m"])
     ldb: Extent
 
     @property
@@ -60,7 +60,7 @@ class CopyProblem(MoveProblem):
 
     transposes = False
 
-    ldb: Extent = Field(default_factory=lambda known: known["m"])
+    ldb: Extent = Field(default_factory=lambda fields: fields["m"])
 
 
 class TransposeProblem(MoveProblem):
@@ -68,7 +68,7 @@ class TransposeProblem(MoveProblem):
 
     transposes = True
 
-    ldb: Extent = Field(default_factory=lambda known: known["n"])
+    ldb: Extent = Field(default_factory=lambda fields: fields["n"])
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class Move(Operator[MoveProblem]):
         return IndexedInputs(_scalars(problem), arrays, ("B",), _required(problem))
 
     def reference_at(
-        self, problem: MoveProblem, inputs: IndexedInputs, wanted: Mapping[str, Index]
+        self, problem: MoveProblem, inputs: IndexedInputs, indices: Mapping[str, Index]
     ) -> Mapping[str, Expected]:
-        """Return the elements of A that chosen elements of B are; padding must stay NaN."""
+        """Return the elements of A expected at selected elements of B; padding must stay NaN."""
         rows, _, ldb = problem.moved
-        columns, at = np.divmod(wanted["B"], ldb)
+        columns, at = np.divmod(indices["B"], ldb)
         used = at < rows
         i, j = (columns, at) if problem.transposes else (at, columns)
         values = gather(inputs.arrays["A"], (i + j * problem.lda)[used]).astype(np.float64)
@@ -116,15 +116,15 @@ class Move(Operator[MoveProblem]):
         self,
         problem: MoveProblem,
         reference: Mapping[str, Expected],
-        wanted: Mapping[str, Index],
+        indices: Mapping[str, Index],
         got: Mapping[str, Array],
     ) -> tuple[float, float, str]:
-        """Compare chosen elements, as `verify` does all."""
+        """Compare selected elements, as `verify` does for all elements."""
 
         def place(name: str, index: int) -> str:
             return f"{name}[{index % problem.ldb}, {index // problem.ldb}]"
 
-        return verify_chosen(reference, wanted, got, place)
+        return verify_chosen(reference, indices, got, place)
 
     def reference(self, problem: MoveProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Return A, or its transpose; errors are absolute."""
@@ -136,7 +136,7 @@ class Move(Operator[MoveProblem]):
     def verify(
         self, problem: MoveProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
-        """Compare element by element: what is moved does not change, so the tolerance is 0.
+        """Compare element by element: moved values do not change, so the tolerance is 0.
 
         Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
         """
@@ -176,6 +176,6 @@ def _scalars(problem: MoveProblem) -> dict[str, Scalar]:
 
 
 def _required(problem: MoveProblem) -> tuple[str, ...]:
-    """Return B where every element of its buffer is written."""
+    """Return B if every element of its buffer is written."""
     rows, _, ldb = problem.moved
     return ("B",) if ldb == rows else ()

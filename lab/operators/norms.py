@@ -33,7 +33,7 @@ class NormProblem(Problem):
         dtype: Element type.
         m: Rows.
         n: Columns.
-        epsilon: What is added to the variance or the mean square.
+        epsilon: Added to the variance or the mean square.
         ldx: Elements from one row of X to the next; n by default.
         ldy: Elements from one row of Y to the next; n by default.
     """
@@ -42,8 +42,8 @@ class NormProblem(Problem):
     m: Extent
     n: Extent
     epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
-    ldx: Extent = Field(default_factory=lambda known: known["n"])
-    ldy: Extent = Field(default_factory=lambda known: known["n"])
+    ldx: Extent = Field(default_factory=lambda fields: fields["n"])
+    ldy: Extent = Field(default_factory=lambda fields: fields["n"])
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -54,7 +54,7 @@ class NormProblem(Problem):
 
 @dataclass(frozen=True)
 class _Norm(RowOperator[NormProblem]):
-    """What both norms share.
+    """Base class of layer norm and RMS norm.
 
     Attributes:
         weights: Names of the arrays of n elements.
@@ -92,13 +92,13 @@ class _Norm(RowOperator[NormProblem]):
         return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
 
     def expected_rows(self, problem: NormProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return what some rows of Y must hold."""
+        """Return the expected values of some rows of Y."""
         x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
         weights = {name: widened(inputs.arrays[name].read(0, problem.n)) for name in self.weights}
         return _expected(problem, widened(x), weights)
 
     def reference(self, problem: NormProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute Y in float64 of X and the weights as they are stored, with a bound of each element's error.
+        """Compute Y in float64 from X and the weights as stored, with a bound on each element's error.
 
         With u = 2^-24 and s = 4 + 2 sqrt(n), a sum of n terms is off by at most s u times the sum of their magnitudes,
         since its rounding errors are independent of each other (Higham and Mary, 2019; `lab.operators.gemm`). With d
@@ -112,7 +112,7 @@ class _Norm(RowOperator[NormProblem]):
         return {"Y": _expected(problem, x, weights)}
 
     def flops(self, problem: NormProblem) -> int:
-        """Count the operations of each element."""
+        """Count a fixed number of operations per element."""
         return self.operations * problem.m * problem.n
 
     def bytes_moved(self, problem: NormProblem) -> int:

@@ -1,4 +1,4 @@
-"""Arrays of built-in operators whose elements are drawn page by page: see `lab.operators.indexed`."""
+"""Input arrays of built-in operators, drawn page by page; see `lab.operators.indexed`."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from lab.operators.indexed import PAGE, IndexedArray, PagedArray, gather
 from lab.operators.stored import drawn, empty
 
 Draw = Callable[[np.random.Generator, Index, Index], Array]
-"""Makes elements of given lines at given places in these."""
+"""Draws the elements at given lines and at given positions in them."""
 
 
 def stream(name: str, seed: int, page: int = 0) -> np.random.Generator:
-    """Return where the elements of a page of an array come from."""
+    """Return the random generator for a page of an array."""
     return np.random.default_rng([seed, zlib.crc32(name.encode()), page])
 
 
 def normal(dtype: str) -> Draw:
-    """Return what draws standard normal elements of a type."""
+    """Return a function that draws standard normal elements of a type."""
     return lambda rng, lines, _: drawn(rng, (len(lines),), dtype)
 
 
 def blank(size: int, dtype: str) -> PagedArray:
-    """Return an array that holds what `lab.operators.stored.empty` makes."""
+    """Return a poisoned array, as `lab.operators.stored.empty` makes it."""
     page = empty(PAGE, dtype)
     return PagedArray(page.dtype, size, lambda _: page)
 
 
 def paged_lines(name: str, seed: int, shape: tuple[int, int, int], dtype: str, draw: Draw) -> PagedArray:
-    """Return a matrix that is drawn page by page, and that is empty between its lines.
+    """Return a matrix drawn page by page, poisoned between its lines.
 
     Args:
         name: Its name.
@@ -49,14 +49,14 @@ def paged_lines(name: str, seed: int, shape: tuple[int, int, int], dtype: str, d
     def page(number: int) -> Array:
         flat = np.arange(number * PAGE, min((number + 1) * PAGE, size))
         lines, places = np.divmod(flat, apart)
-        made = draw(stream(name, seed, number), lines, places)
-        return made if apart == length else np.where(places < length, made, nothing)
+        elements = draw(stream(name, seed, number), lines, places)
+        return elements if apart == length else np.where(places < length, elements, nothing)
 
     return PagedArray(nothing.dtype, size, page)
 
 
 def block_of(array: IndexedArray, lines: Index, places: Index, apart: int) -> Array:
-    """Return some places of some lines of a matrix: (lines, places).
+    """Return the submatrix of some lines and positions: (lines, places).
 
     Args:
         array: The matrix's buffer.

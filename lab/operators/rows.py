@@ -1,4 +1,4 @@
-"""What operators on the rows of a row-major matrix share: views of their buffers, and how results are compared.
+"""Base class of operators on the rows of a row-major matrix: buffer views and comparison.
 
 Element (i, j) of a matrix whose rows are ``ld`` elements apart lies at ``i ld + j``. Arithmetic is done in float32 for
 every element type.
@@ -22,17 +22,17 @@ from lab.operators.stored import widened
 P = TypeVar("P", bound=Problem)
 
 _MOST_AT_ONCE: Final = 1 << 21
-"""Elements of the rows whose reference is computed at most, where some are chosen."""
+"""Maximum elements of the rows whose reference is computed for selected elements."""
 
 
 class RowOperator(Operator[P]):
     """An operator whose only output is a row-major matrix of m x n elements.
 
-    Its reference has as scale a bound of each element's error, so that the tolerance is 1.
+    The reference's scale is a bound on each element's error, so the tolerance is 1.
 
     Attributes:
         output: Name of the output.
-        leading: Field of the problem that says how many elements apart its rows are.
+        leading: The problem's field with the row stride in elements.
     """
 
     output: ClassVar[str]
@@ -45,7 +45,7 @@ class RowOperator(Operator[P]):
         return self.restored({**problem.plain, **changes}) if changes else None
 
     def required(self, problem: P) -> tuple[str, ...]:
-        """Return the output where every element of its buffer is written: its rows have no padding."""
+        """Return the output if every element of its buffer is written: its rows have no padding."""
         return (self.output,) if problem[self.leading] == problem["n"] else ()
 
     def expected_rows(
@@ -54,43 +54,43 @@ class RowOperator(Operator[P]):
         inputs: IndexedInputs,  # noqa: ARG002
         rows: Index,  # noqa: ARG002
     ) -> Expected | None:
-        """Return what some rows must hold, as `reference` does for all; None where it is computed as a whole."""
+        """Return the expected values of some rows; None if they can only be computed as a whole."""
         return None
 
-    def representative(self, problem: P, wanted: Mapping[str, Index]) -> Mapping[str, Index]:
-        """Return the elements of as many rows as are quick to compute."""
-        n, elements = int(problem["n"]), wanted[self.output]
-        of = elements // int(problem[self.leading])
-        rows = np.unique(of)
-        most = max(1, _MOST_AT_ONCE // n)
-        if len(rows) <= most:
-            return wanted
-        kept = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
-        return {self.output: elements[np.isin(of, kept)]}
+    def representative(self, problem: P, indices: Mapping[str, Index]) -> Mapping[str, Index]:
+        """Thin out the selected elements to as many rows as are quick to compute."""
+        n, elements = int(problem["n"]), indices[self.output]
+        row_indices = elements // int(problem[self.leading])
+        rows = np.unique(row_indices)
+        max_rows = max(1, _MOST_AT_ONCE // n)
+        if len(rows) <= max_rows:
+            return indices
+        kept_rows = rows[np.linspace(0, len(rows) - 1, max_rows).astype(np.int64)]
+        return {self.output: elements[np.isin(row_indices, kept_rows)]}
 
     def reference_at(
-        self, problem: P, inputs: IndexedInputs, wanted: Mapping[str, Index]
+        self, problem: P, inputs: IndexedInputs, indices: Mapping[str, Index]
     ) -> Mapping[str, Expected] | None:
-        """Compute chosen elements from their rows; padding must stay NaN."""
-        rows, columns = np.divmod(wanted[self.output], int(problem[self.leading]))
+        """Compute selected elements from their rows; padding must stay NaN."""
+        rows, columns = np.divmod(indices[self.output], int(problem[self.leading]))
         used = columns < int(problem["n"])
         chosen, back = np.unique(rows[used], return_inverse=True)
-        found = self.expected_rows(problem, inputs, chosen)
-        if found is None:
-            return whole_at(self, problem, inputs, wanted)
+        expected = self.expected_rows(problem, inputs, chosen)
+        if expected is None:
+            return whole_at(self, problem, inputs, indices)
         at = back, columns[used]
-        return {self.output: expected_of(found.values[at], found.scale[at], used, 1.0)}
+        return {self.output: expected_of(expected.values[at], expected.scale[at], used, 1.0)}
 
     def verify_at(
-        self, problem: P, reference: Mapping[str, Expected], wanted: Mapping[str, Index], got: Mapping[str, Array]
+        self, problem: P, reference: Mapping[str, Expected], indices: Mapping[str, Index], got: Mapping[str, Array]
     ) -> tuple[float, float, str]:
-        """Compare chosen elements, as `verify` does all."""
+        """Compare selected elements, as `verify` does for all elements."""
         stride = int(problem[self.leading])
 
         def place(name: str, index: int) -> str:
             return f"{name}[{index // stride}, {index % stride}]"
 
-        return verify_chosen(reference, wanted, got, place)
+        return verify_chosen(reference, indices, got, place)
 
     def verify(
         self, problem: P, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
@@ -100,8 +100,8 @@ class RowOperator(Operator[P]):
         A NaN must be where NumPy has one, and nowhere else. Padding between rows must be untouched.
         """
         m, n, stride = (int(problem[key]) for key in ("m", "n", self.leading))
-        name, whole = self.output, outputs[self.output]
-        got, expected = widened(rows_of(whole, m, n, stride)), reference[name].values
+        name, buffer = self.output, outputs[self.output]
+        got, expected = widened(rows_of(buffer, m, n, stride)), reference[name].values
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.abs(got - expected) / reference[name].scale
         error[np.isnan(got) & np.isnan(expected)] = 0.0
@@ -112,7 +112,7 @@ class RowOperator(Operator[P]):
             wrong = int(np.count_nonzero(error > 1.0))
             at, value = f"{name}[{row}, {column}]", f"{got[row, column]:.9g}"
             return largest, 1.0, worst_element(at, value, expected[row, column], wrong, got.size)
-        strayed = _stray_write(name, whole, m, n, stride)
+        strayed = _stray_write(name, buffer, m, n, stride)
         return (float("inf"), 1.0, strayed) if strayed else (largest, 1.0, "")
 
     def elementwise(self, problem: P, reference: Mapping[str, Expected]) -> tuple[Mapping[str, Expected], float]:
@@ -139,12 +139,12 @@ def rows_of(array: Array, m: int, n: int, stride: int) -> Array:
     return array.reshape(m, stride)[:, :n]
 
 
-def _stray_write(name: str, whole: Array, m: int, n: int, stride: int) -> str:
-    """Say where a kernel wrote between the rows of a matrix; empty where it did not."""
-    padding = whole.reshape(m, stride)[:, n:]
+def _stray_write(name: str, buffer: Array, m: int, n: int, stride: int) -> str:
+    """Describe the first write to the padding between a matrix's rows; empty if there is none."""
+    padding = buffer.reshape(m, stride)[:, n:]
     untouched = padding == BF16_NAN if padding.dtype == np.uint16 else np.isnan(padding.astype(np.float64))
-    written = np.argwhere(~untouched)
-    if not len(written):
+    stray = np.argwhere(~untouched)
+    if not len(stray):
         return ""
-    row, beyond = (int(i) for i in written[0])
+    row, beyond = (int(i) for i in stray[0])
     return f"{name}[{row}, {n + beyond}]: written, but {name} has {n} columns"

@@ -27,7 +27,7 @@ from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 _SPECIAL_ROWS = 10
 _CHUNK = 1 << 19
-"""Elements that the reference computes at a time: a few arrays of them stay in a core's cache."""
+"""Elements the reference computes at a time: a few such arrays fit in a core's cache."""
 
 
 class SoftmaxProblem(Problem):
@@ -35,7 +35,7 @@ class SoftmaxProblem(Problem):
 
     Attributes:
         dtype: Element type.
-        contents: What X holds, `values` in a file: ``normal`` numbers, or ``special`` rows that tell implementations
+        contents: Contents of X, `values` in a file: ``normal`` numbers, or ``special`` rows that tell implementations
             apart; see `Softmax.inputs`.
         m: Rows.
         n: Columns.
@@ -47,8 +47,8 @@ class SoftmaxProblem(Problem):
     contents: Literal["normal", "special"] = Field("normal", alias="values")
     m: Extent
     n: Extent
-    ldx: Extent = Field(default_factory=lambda known: known["n"])
-    ldy: Extent = Field(default_factory=lambda known: known["n"])
+    ldx: Extent = Field(default_factory=lambda fields: fields["n"])
+    ldy: Extent = Field(default_factory=lambda fields: fields["n"])
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -67,7 +67,7 @@ class Softmax(RowOperator[SoftmaxProblem]):
     output, leading = "Y", "ldy"
 
     def inputs(self, problem: SoftmaxProblem, seed: int) -> Inputs:
-        """Fill X as `contents` says, Y and all padding with NaN; bfloat16 as its bits.
+        """Fill X according to `contents`, Y and all padding with NaN; bfloat16 as its bits.
 
         ``special`` fills row i with, for i % 10: 0 normal numbers; 1 -inf throughout; 2 one +inf; 3 one NaN; 4 the
         same number throughout; 5 very large numbers of both signs; 6 half of it -inf; 7 all but one -inf; 8 very
@@ -93,12 +93,12 @@ class Softmax(RowOperator[SoftmaxProblem]):
         return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
 
     def expected_rows(self, problem: SoftmaxProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return what some rows of Y must hold."""
+        """Return the expected values of some rows of Y."""
         x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
         return Expected(*_expected(widened(x), problem.dtype))
 
     def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute softmax in float64 of X as it is stored, with a bound of each element's error.
+        """Compute softmax in float64 from X as stored, with a bound on each element's error.
 
         The bound is, with d the distance of X[i, j] from its row's maximum, u = 2^-24 and v the unit roundoff of the
         element type, ``Y[i, j] (3 u d + u (20 + 2 sqrt(n)) + v)`` (v only below float32):
@@ -110,8 +110,8 @@ class Softmax(RowOperator[SoftmaxProblem]):
         (Higham and Mary, 2019; `lab.operators.gemm`); and storing the result rounds by v. Results below `LEAST` may
         be flushed.
 
-        A term that is missing from a long sum is less than v in half precision, and is found nevertheless: among
-        thousands of elements, some are then rounded the wrong way and are off by more than v.
+        A term missing from a long sum is less than v in half precision, and is still detected: among thousands of
+        elements, some are then rounded the wrong way and are off by more than v.
 
         A row with a NaN or a +inf, or of nothing but -inf, is NaN throughout.
         """
@@ -120,12 +120,12 @@ class Softmax(RowOperator[SoftmaxProblem]):
         values, scale = np.empty((m, n)), np.empty((m, n))
         step = max(1, _CHUNK // n)
 
-        def some(first: int) -> None:
+        def compute_rows(first: int) -> None:
             rows = slice(first, first + step)
             values[rows], scale[rows] = _expected(widened(x[rows]), dtype)
 
         with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
-            list(pool.map(some, range(0, m, step)))
+            list(pool.map(compute_rows, range(0, m, step)))
         return {"Y": Expected(values, scale)}
 
     def flops(self, problem: SoftmaxProblem) -> int:
@@ -174,9 +174,9 @@ def _make_special(values: NDArray[np.float32], rng: np.random.Generator, largest
             case 6:
                 row[rng.random(n) < 0.5] = -np.inf  # noqa: PLR2004 - half of them
             case 7:
-                kept = row[at]
+                finite = row[at]
                 row[:] = -np.inf
-                row[at] = kept
+                row[at] = finite
             case 8:
                 row -= np.float32(largest / 100)
             case 9:

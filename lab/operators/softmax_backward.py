@@ -1,6 +1,6 @@
 """The gradient of softmax along rows, ``dX[i, j] = Y[i, j] (dY[i, j] - sum_k Y[i, k] dY[i, k])``.
 
-Y is the softmax of the forward pass (`lab.operators.softmax`), dY the gradient that arrives. All three are row-major.
+Y is the softmax of the forward pass (`lab.operators.softmax`), dY the incoming gradient. All three are row-major.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class SoftmaxBackwardProblem(Problem):
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     m: Extent
     n: Extent
-    ldy: Extent = Field(default_factory=lambda known: known["n"])
-    lddy: Extent = Field(default_factory=lambda known: known["n"])
-    lddx: Extent = Field(default_factory=lambda known: known["n"])
+    ldy: Extent = Field(default_factory=lambda fields: fields["n"])
+    lddy: Extent = Field(default_factory=lambda fields: fields["n"])
+    lddx: Extent = Field(default_factory=lambda fields: fields["n"])
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -74,8 +74,8 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         m, n, dtype = problem.m, problem.n, problem.dtype
 
         def powers(rng: np.random.Generator, lines: Index, _: Index) -> Array:
-            made = np.exp(rng.standard_normal(len(lines), dtype=np.float32) - np.float32(0.5))
-            return stored(made / np.float32(n), dtype)
+            exponentials = np.exp(rng.standard_normal(len(lines), dtype=np.float32) - np.float32(0.5))
+            return stored(exponentials / np.float32(n), dtype)
 
         arrays = {
             "Y": paged_lines("Y", seed, (m, n, problem.ldy), dtype, powers),
@@ -85,14 +85,14 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         return IndexedInputs(_scalars(problem), arrays, ("dX",), self.required(problem))
 
     def expected_rows(self, problem: SoftmaxBackwardProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return what some rows of dX must hold."""
+        """Return the expected values of some rows of dX."""
         along = np.arange(problem.n)
         y = block_of(inputs.arrays["Y"], rows, along, problem.ldy)
         dy = block_of(inputs.arrays["dY"], rows, along, problem.lddy)
         return _expected(widened(y), widened(dy), problem.dtype)
 
     def reference(self, problem: SoftmaxBackwardProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute dX in float64 of Y and dY as they are stored, with a bound of each element's error.
+        """Compute dX in float64 from Y and dY as stored, with a bound on each element's error.
 
         With u = 2^-24, s the sum, and t the sum of |Y dY|, the bound is ``|Y| (u (4 + 2 sqrt(n)) t + 3 u (|dY| + |s|))
         + v |dX|``: products and additions of the sum round by u each, and the errors of n additions are independent of

@@ -1,4 +1,4 @@
-"""Buffers of elements as kernels see them; of types that NumPy lacks, their bits (`lab.operators.base.STORED_AS`)."""
+"""Element buffers as kernels see them: bits for the types NumPy lacks (`lab.operators.base.STORED_AS`)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ normal number of the others, since CUDA's fast exponential flushes subnormal res
 
 
 NANS = {"bfloat16": bfloat16.BF16_NAN, **dict.fromkeys(float8.FORMATS, float8.FP8_NAN)}
-"""Bits of a NaN, of types that NumPy lacks."""
+"""NaN bits of the types NumPy lacks."""
 
 POISON_BYTE = 0xA5
-"""What buffers of integers hold in place of NaN, byte by byte."""
+"""The poison of integer buffers, byte by byte, in place of NaN."""
 
 
 def empty(count: int, dtype: str) -> Array:
-    """Return a 1-D buffer of NaN; of integers, which have none, of bytes of `POISON_BYTE`."""
+    """Return a poisoned 1-D buffer: NaN, or `POISON_BYTE` in each byte of integers."""
     if dtype in STORED_AS:
         return np.full(count, NANS[dtype], STORED_AS[dtype])
     if dtype in PARTS:
@@ -37,36 +37,36 @@ def empty(count: int, dtype: str) -> Array:
 
 
 def stored(values: NDArray[np.float32], dtype: str) -> Array:
-    """Round to the element type, any shape; of types that NumPy lacks, the bits."""
+    """Round to the element type, any shape; return bits for types NumPy lacks."""
     if dtype == "bfloat16":
         return bfloat16.from_float32(values)
     return float8.from_float32(values, dtype) if dtype in float8.FORMATS else values.astype(dtype)
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Draw standard normal elements, both parts of complex ones.
+    """Draw standard normal elements; for complex elements, both parts.
 
     They are drawn as float32 in any case, so that wider types get the same.
 
     Args:
-        rng: Where they come from.
+        rng: Source of randomness.
         shape: Their shape.
         dtype: Element type.
     """
     if dtype in PARTS:
         real, imaginary = rng.standard_normal((2, *shape), dtype=np.float32)
-        made: Array = (real + 1j * imaginary).astype(dtype)
-        return made
+        elements: Array = (real + 1j * imaginary).astype(dtype)
+        return elements
     return stored(rng.standard_normal(shape, dtype=np.float32), dtype)
 
 
 def wide(elements: NDArray[Any], dtype: str = "bfloat16") -> NDArray[Any]:
-    """Convert elements to complex128 where they are complex, else as `widened` does; any shape."""
+    """Convert complex elements to complex128 and others to float64 as `widened` does; any shape."""
     return elements.astype(np.complex128) if elements.dtype.kind == "c" else widened(elements, dtype)
 
 
 def parts(elements: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous buffer of complex numbers as that of their parts, twice as long; others as they are."""
+    """View a contiguous complex buffer as its parts, twice as long; return others unchanged."""
     return elements.view(PARTS[elements.dtype.name]) if elements.dtype.kind == "c" else elements
 
 
@@ -84,7 +84,7 @@ def widened(elements: NDArray[Any], dtype: str = "bfloat16") -> Floats:
 
 
 def is_empty(elements: NDArray[Any], dtype: str = "bfloat16") -> NDArray[np.bool_]:
-    """Mark elements that look as `empty` makes them, any shape: what nobody has written."""
+    """Mark elements that still hold the poison of `empty`, any shape."""
     if elements.dtype.kind in "iu" and dtype not in STORED_AS:
         return np.asarray(elements == empty(1, elements.dtype.name)[0])
     return np.asarray(np.isnan(widened(elements, dtype)))

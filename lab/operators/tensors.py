@@ -1,4 +1,4 @@
-"""How the tensors of a contraction lie in memory: sizes, strides, and what follows from them for kernels."""
+"""Memory layout of a contraction's tensors: sizes, strides and the values kernels derive from them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lab.operators.einsum import Einsum
 from lab.operators.matrices import Element
 
 _WIDEST = 16
-"""Elements; a larger `alignment` would be of use to no kernel."""
+"""Upper limit of `alignment` in elements; no kernel benefits from more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a tensor lies in its buffer: sizes and strides in elements, in the order of its indices.
+    """A tensor's memory layout: sizes and strides in elements, in the order of its indices.
 
     Attributes:
         sizes: At least 1 each.
@@ -36,12 +36,12 @@ class Layout:
 
     @property
     def elements(self) -> int:
-        """Elements from the first to the last one."""
+        """Number of elements spanned, from the first to the last one."""
         return 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))
 
     @property
     def is_compact(self) -> bool:
-        """Whether each stride is the product of the sizes before it."""
+        """Return whether each stride is the product of the sizes before it."""
         return self.strides == einsum.compact(self.sizes)
 
     def used(self) -> NDArray[np.bool_]:
@@ -75,47 +75,47 @@ class TensorShapes:
         return TensorShapes(merged, einsum.sizes(merged, self.size), self.given)
 
     def layout(self, tensor: str) -> Layout:
-        """Return how `A`, `B` or `C` lies in its buffer."""
+        """Return the memory layout of `A`, `B` or `C`."""
         sizes = tuple(self.size[i] for i in self.einsum.of(tensor))
         return Layout(sizes, self.given[tensor] if tensor in self.given else einsum.compact(sizes))
 
     def count(self, indices: tuple[str, ...]) -> int:
-        """Count the values that several indices take together."""
+        """Return the product of several indices' sizes."""
         return math.prod(self.size[i] for i in indices)
 
     def grouped(self, operand: str, buffer: Floats, groups: tuple[tuple[str, ...], ...]) -> Floats:
         """Return an operand with one dimension for each group of its indices."""
-        held = self.einsum.of(operand)
-        ordered = self.layout(operand).view(buffer).transpose([held.index(i) for group in groups for i in group])
+        indices = self.einsum.of(operand)
+        ordered = self.layout(operand).view(buffer).transpose([indices.index(i) for group in groups for i in group])
         return ordered.reshape([self.count(group) for group in groups])
 
     def check(self) -> None:
-        """Refuse tensors with more elements than 32-bit integers count, and strides that do not fit their operand.
+        """Reject tensors with more elements than 32-bit integers count, and strides that do not fit their operand.
 
         Raises:
             UserError: It names the tensor.
         """
         for tensor, strides in self.given.items():
-            wanted = len(self.einsum.of(tensor))
-            if len(strides) != wanted:
-                found, accepted = ",".join(map(str, strides)), f"{wanted} strides"
+            rank = len(self.einsum.of(tensor))
+            if len(strides) != rank:
+                strides_text, accepted = ",".join(map(str, strides)), f"{rank} strides"
                 raise UserError(
-                    f"{tensor} has {wanted} indices",
+                    f"{tensor} has {rank} indices",
                     code="mismatch",
                     key=f"problem.strides_{tensor}",
-                    found=found,
+                    found=strides_text,
                     accepted=accepted,
                 )
         numbers = {f"{tensor} has": self.layout(tensor).elements for tensor in "ABC"}
         numbers["the summation takes"] = self.count(self.einsum.depth)
-        for what, count in numbers.items():
+        for label, count in numbers.items():
             if count > MOST_ELEMENTS:
                 accepted = f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers"
-                raise UserError(f"{what} {count} elements", code="out-of-range", key="problem", accepted=accepted)
+                raise UserError(f"{label} {count} elements", code="out-of-range", key="problem", accepted=accepted)
 
     @property
     def alignment(self) -> int:
-        """The most elements, a power of two up to 16, in which all tensors can be moved along the tile.
+        """Widest vector, in elements, a power of two up to 16, that moves all tensors along the tile.
 
         Of a folded contraction. It divides, for each tensor whose first index is d0, d1 or dU, that index's size and
         the strides of the other indices. Other tensors are moved element by element and do not matter.
@@ -130,15 +130,15 @@ class TensorShapes:
 
     @property
     def arguments(self) -> dict[str, Scalar]:
-        """Sizes and strides of the indices by the names that kernels know them by."""
-        found: dict[str, Scalar] = {f"size_{index}": size for index, size in self.size.items()}
+        """Sizes and strides of the indices, by kernel argument name."""
+        values: dict[str, Scalar] = {f"size_{index}": size for index, size in self.size.items()}
         for tensor in "ABC":
             for index, stride in zip(self.einsum.of(tensor), self.layout(tensor).strides, strict=True):
-                found[self.einsum.stride(tensor, index)] = stride
-        return found
+                values[self.einsum.stride(tensor, index)] = stride
+        return values
 
 
 @lru_cache(maxsize=256)
 def distinct(layout: Layout) -> int:
-    """Count the elements of a tensor that are used. Cached, since a sweep asks for each variant."""
+    """Count the distinct elements of a tensor; cached for the variants of a sweep."""
     return layout.elements if layout.is_compact else int(np.count_nonzero(layout.used()))

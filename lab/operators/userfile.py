@@ -1,4 +1,4 @@
-"""Python files that a user names explicitly. Importing one runs its code, and that is the documented trust boundary."""
+"""Python files named explicitly by a user; importing one runs its code (the documented trust boundary)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lab.operators.checked import OperatorFault, guarded
 
 
 def imported(path: Path, reference: str, at: Location | None, key: str = "operator") -> ModuleType:
-    """Import a file once; its name in `sys.modules` is made from its path.
+    """Import a file once; its name in `sys.modules` is derived from its path.
 
     Args:
         path: The file.
-        reference: How the user named it, for errors.
-        at: Where that stands, for errors.
-        key: Its key, for errors; also what the file is said to be.
+        reference: The user's name for it, for errors.
+        at: Location of that name, for errors.
+        key: Its key, for errors; also the kind of file.
 
     Raises:
         UserError: The file raises an error.

@@ -1,1 +1,1 @@
-"""What a kernel would reach, predicted from its machine code: bounds, and the model of the schedulers."""
+"""Predicted performance of a kernel from its machine code: bounds, scheduler model and score."""

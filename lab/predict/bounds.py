@@ -1,32 +1,32 @@
-"""Ceilings on a kernel's throughput from its SASS and the GPU's limits. All of them are predicted.
+"""Upper bounds on a kernel's throughput, from its SASS and the GPU's limits. All of them are predicted.
 
-Each bound is the throughput of a kernel that only one resource limits; the lowest is the ceiling. The loop's bounds
-consider the hot loop only. They assume that it does all of the problem's operations, that every instruction of its
-text is issued once an iteration (also on a path that a branch skips, but not the instructions with which one warp of a
-block requests bulk copies), and that nothing waits. Code around the loop is ignored. So a measured figure should lie
-below the ceiling, and one above it shows that an assumption does not hold.
+Each bound is the throughput of a kernel limited by one resource only; the lowest is the ceiling. The loop's bounds
+consider the hot loop only. They assume that it does all of the problem's operations, that every static instruction is
+issued once per iteration (also on a path that a branch skips, but not the single-warp code that issues bulk copies),
+and that nothing stalls. Code outside the loop is ignored. So a measurement should lie below the ceiling; one above it
+shows that an assumption does not hold.
 
 Per warp and iteration, with 32 lanes in a warp and four schedulers in an SM:
 
 issue slots
-    A scheduler issues one instruction a cycle (CUDA C++ Programming Guide, Compute Capabilities), and an instruction of
-    the arithmetic type keeps its pipe busy for ``32 x results / (lanes / 4)`` cycles. The larger of both counts:
+    A scheduler issues one instruction per cycle (CUDA C++ Programming Guide, Compute Capabilities), and an instruction
+    of the arithmetic type keeps its pipe busy for ``32 x results / (lanes / 4)`` cycles. The larger one limits:
     ``operations x 32 / (max(issue cycles, pipe cycles) / 4) x SMs x clock``.
 tensor cores
-    In place of the arithmetic type's pipes, where the loop has matrix instructions. Each keeps the tensor cores busy
-    for its multiply-adds over those of an SM in a cycle (`lab.hardware.gpus.Architecture.tensor_lanes`).
+    Replaces the arithmetic type's pipes if the loop has matrix instructions. Each keeps the tensor cores busy for its
+    multiply-adds over those of an SM per cycle (`lab.hardware.gpus.Architecture.tensor_lanes`).
 shared memory
-    One wavefront of 128 bytes a cycle and SM: ``operations x 32 / wavefronts x SMs x clock``. A wgmma reads 32 bytes
-    there for each of its columns, at least.
+    One wavefront of 128 bytes per cycle and SM: ``operations x 32 / wavefronts x SMs x clock``. A wgmma reads at least
+    32 bytes of shared memory per column.
 memory pipe
     A load or store of any state space occupies the load/store units for ``32 / lsu_lanes`` cycles.
 DRAM
-    ``operations / bytes x bandwidth`` of the problem, none of whose data is in a cache beforehand.
+    ``operations / bytes x bandwidth`` of the problem, with cold caches.
 roofline
     ``min(peak, DRAM)``: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 waves
-    ``peak x blocks / (SMs x ceil(blocks / SMs))``. The busiest SM computes that many blocks, however many of them are
-    resident at once. This holds where all blocks do equal work.
+    ``peak x blocks / (SMs x ceil(blocks / SMs))``. The busiest SM computes that many blocks, whatever the occupancy.
+    This holds if all blocks do equal work.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from lab.recorded.predictions import Bound, Prediction
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Facts of a launch that its limits depend on.
+    """Launch parameters that limits depend on.
 
     Attributes:
         threads_per_block: Threads in a block.
         dynamic_shared_bytes: Bytes of dynamic shared memory per block.
         blocks: Blocks of the grid; None omits the bound `waves`.
-        carveout: Preferred shared memory of an SM, in percent of its largest; None leaves it to the driver.
+        carveout: Preferred shared memory of an SM, in percent of its maximum; None leaves it to the driver.
     """
 
     threads_per_block: int
@@ -69,11 +69,11 @@ class LaunchFacts:
 
 
 LEAST_WAVEFRONTS: Mapping[int, float] = MappingProxyType({4: 1.0, 8: 1.0, 16: 1.0})
-"""Fewest wavefronts of a warp's shared-memory access, with all lanes at one address, by bytes per lane.
+"""Minimum wavefronts of a warp's shared-memory access, with all lanes at one address, by bytes per lane.
 
-The text does not show which lanes share addresses, and a ceiling must assume the best case. Lanes with different
-addresses take 1, 2 and 4. Counted values, from an emulation or a profiler, can be passed to `predict` instead. Matrices
-of LDSM and STSM take at least their bytes (`lab.isa.classes.least_wavefronts`).
+The code does not show which lanes share addresses, and a ceiling must assume the best case. Lanes with distinct
+addresses take 1, 2 and 4. Counted values, from an emulation or a profiler, can be passed to `predict` instead. The
+minimum for LDSM and STSM follows from the matrix size (`lab.isa.classes.least_wavefronts`).
 """
 
 _FMA = 2  # floating-point operations of a fused multiply-add
@@ -100,10 +100,10 @@ _LOAD_STORE = (
 
 @dataclass(frozen=True, slots=True)
 class _Arithmetic:
-    """Arithmetic of a lane in one pass over the loop's text.
+    """A lane's arithmetic in one pass over the loop's code.
 
     Attributes:
-        results: Results that leave the pipe.
+        results: Results produced by the pipe.
         operations: Floating-point operations; an fma counts as two.
         fused: Fused multiply-add instructions.
         label: Their number and names: `64 FFMA`.
@@ -127,7 +127,7 @@ def predict(
     merit: Merit = Merit.TFLOPS,
     wavefronts_per_access: Mapping[int, float] = LEAST_WAVEFRONTS,
 ) -> Prediction:
-    """Predict occupancy and ceilings of one kernel on one GPU.
+    """Predict occupancy and throughput bounds of one kernel on one GPU.
 
     Args:
         gpu: The GPU.
@@ -137,44 +137,46 @@ def predict(
         flops: Floating-point operations of the problem; an fma counts as two. With 0, there are no bounds.
         bytes_moved: Least bytes of the problem through DRAM.
         dtype: Arithmetic type of the peak: float32, float64 or float16.
-        merit: What throughput counts. If bytes, the only bound is `DRAM`, in GB/s, since the others limit operations.
+        merit: The unit of throughput. For bytes, the only bound is `DRAM`, in GB/s, since the others limit operations.
         wavefronts_per_access: Wavefronts of a warp's shared-memory access by bytes per lane (4, 8, 16).
 
     Returns:
-        The bounds that apply: those of the loop only where the hot loop (in a kernel without loops, its whole text) has
-        fused multiply-adds of `dtype` or matrix instructions; only `DRAM` where the rate of these is not known; none
-        where the kernel cannot be launched.
+        The bounds that apply: those of the loop only if the hot loop (or the whole of a kernel without loops) has fused
+        multiply-adds of `dtype` or matrix instructions; only `DRAM` if the rate of the latter is unknown; none if the
+        kernel cannot be launched.
 
     Raises:
         UserError: `dtype` has no known peak on this GPU.
         ValueError: `mix` is not a mix of SASS.
     """
     if mix.isa != "sass":
-        raise ValueError(f"bounds need the mix of SASS, not of {mix.isa}")
-    held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes, launch.carveout)
+        raise ValueError(f"bounds need a SASS instruction mix, got {mix.isa}")
+    kernel_occupancy = occupancy(
+        gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes, launch.carveout
+    )
     counts, issued = _hot(mix)
     peak = peak_of(gpu, mix, dtype)
     bounds: list[Bound] = []
     if merit is Merit.BANDWIDTH:
-        bounds += _bandwidth_bound(gpu, flops, bytes_moved) if held.blocks_per_sm else []
-    elif flops > 0 and held.blocks_per_sm:
+        bounds += _bandwidth_bound(gpu, flops, bytes_moved) if kernel_occupancy.blocks_per_sm else []
+    elif flops > 0 and kernel_occupancy.blocks_per_sm:
         if counts.by_class.get(InstructionClass.MMA, 0):
             products = matrix_products(counts.by_opcode)
-            known = gpu.tensor_tflops(products) is not None
-            if known:
+            has_tensor_peak = gpu.tensor_tflops(products) is not None
+            if has_tensor_peak:
                 bounds += _tensor_bounds(gpu, counts, products, peak, wavefronts_per_access, issued=issued)
                 bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
-            # without tensor cores' rates there is no peak that a kernel cannot exceed
-            bounds += _problem_bounds(gpu, peak if known else math.inf, flops, bytes_moved)
+            # without the tensor cores' rates there is no hard peak
+            bounds += _problem_bounds(gpu, peak if has_tensor_peak else math.inf, flops, bytes_moved)
         else:
             bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access, issued=issued)
             bounds += _problem_bounds(gpu, peak, flops, bytes_moved)
             bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
     return Prediction(
         gpu=gpu.name,
-        occupancy=held.fraction,
-        blocks_per_sm=held.blocks_per_sm,
-        limited_by=held.reason or ", ".join(held.limited_by),
+        occupancy=kernel_occupancy.fraction,
+        blocks_per_sm=kernel_occupancy.blocks_per_sm,
+        limited_by=kernel_occupancy.reason or ", ".join(kernel_occupancy.limited_by),
         peak_tflops=peak,
         bounds=tuple(bounds),
         peak_gb_s=gpu.dram_gb_s if merit is Merit.BANDWIDTH else None,
@@ -182,16 +184,16 @@ def predict(
 
 
 def peak_of(gpu: Gpu, mix: KernelMix, dtype: DTypeLike) -> float:
-    """Return the peak of what multiplies in a kernel's hot loop, in TFLOP/s.
+    """Return the peak of the units that multiply in a kernel's hot loop, in TFLOP/s.
 
     Args:
         gpu: The GPU.
         mix: Mix of the kernel's SASS.
-        dtype: The type that the kernel computes in outside the tensor cores.
+        dtype: The arithmetic type outside the tensor cores.
 
     Returns:
-        That of the tensor cores for the loop's mixture of products where it has matrix instructions whose rates are
-        known; else that of the pipes of `dtype`.
+        The tensor cores' peak for the loop's mix of input types if it has matrix instructions with known rates; else
+        the peak of the pipes of `dtype`.
 
     Raises:
         UserError: `dtype` has no known peak on this GPU.
@@ -203,10 +205,10 @@ def peak_of(gpu: Gpu, mix: KernelMix, dtype: DTypeLike) -> float:
 def predict_sequence(
     gpu: Gpu, parts: Sequence[Prediction], *, flops: int, bytes_needed: int, bytes_moved: int | None, merit: Merit
 ) -> Prediction:
-    """Predict the ceiling of kernels that run one after the other and together solve the problem once.
+    """Predict the upper bound of kernels that run one after the other and together solve the problem once.
 
-    Their times add up, and so does their traffic: every launch reads its data from DRAM and writes its results there. A
-    sequence whose intermediate data stays in L2 can exceed this ceiling.
+    Times and traffic add up: every launch reads its data from DRAM and writes its results to DRAM. A sequence whose
+    intermediate data stays in L2 can exceed this ceiling.
 
     Args:
         gpu: The GPU.
@@ -214,24 +216,22 @@ def predict_sequence(
         flops: Floating-point operations of the problem.
         bytes_needed: Least bytes of the problem through DRAM.
         bytes_moved: Least bytes that the launches together move; None if unknown, which means `bytes_needed`.
-        merit: What throughput counts.
+        merit: The unit of throughput.
 
     Returns:
-        The lowest occupancy of the parts with its limits, and the problem's bounds with the sequence's traffic. There
-        are no bounds of a loop, since no part does all of the operations.
+        The lowest occupancy of the parts with its limiters, and the problem's bounds with the sequence's traffic. Loop
+        bounds do not apply, since no part does all of the operations.
     """
-    least = min(parts, key=lambda part: part.occupancy)
-    moved = bytes_needed if bytes_moved is None else bytes_moved
+    least = min(parts, key=lambda prediction: prediction.occupancy)
+    total = bytes_needed if bytes_moved is None else bytes_moved
     bounds: list[Bound] = []
     if least.blocks_per_sm and merit is Merit.BANDWIDTH:
-        share = bytes_needed / moved if moved else 1.0
-        for bound in _bandwidth_bound(gpu, flops, moved):
-            text = (
-                f"{bound.explanation} in {len(parts)} launches, {moved / max(bytes_needed, 1):.3g} bytes a byte needed"
-            )
+        share = bytes_needed / total if total else 1.0
+        for bound in _bandwidth_bound(gpu, flops, total):
+            text = f"{bound.explanation} in {len(parts)} launches, {total / max(bytes_needed, 1):.3g}x the bytes needed"
             bounds.append(replace(bound, explanation=text, gb_s=share * (bound.gb_s or 0.0)))
     elif least.blocks_per_sm and flops > 0:
-        bounds += _problem_bounds(gpu, least.peak_tflops, flops, moved)
+        bounds += _problem_bounds(gpu, least.peak_tflops, flops, total)
     return replace(least, bounds=tuple(bounds))
 
 
@@ -251,7 +251,7 @@ def delayed(prediction: Prediction, flops: int, seconds: float) -> Prediction:
 
 
 def _hot(mix: KernelMix) -> tuple[Counts, int]:
-    """Return the counts of the hot loop, or of a kernel without loops, and the instructions that every warp issues."""
+    """Return the counts of the hot region, and the number of instructions that every warp issues in it."""
     hot = mix.hot_loop
     return (mix.counts, mix.counts.instructions) if hot is None else (hot.counts, hot.counts.instructions - hot.aside)
 
@@ -264,7 +264,7 @@ def _loop_bounds(
     *,
     issued: int,
 ) -> Iterator[Bound]:
-    """Yield the bounds from the loop's text."""
+    """Yield the bounds from the loop's code."""
     work = _arithmetic(counts, dtype)
     if work is None:
         return
@@ -272,12 +272,12 @@ def _loop_bounds(
     accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
     if wavefronts:
         cycles = wavefronts * BANKS * BANK_BYTES / gpu.architecture.shared_bytes_per_cycle
-        text = f"{work.label} per {wavefronts:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
+        text = f"{work.label} per {wavefronts:g} shared-memory wavefronts ({accesses} accesses), 1 per cycle and SM"
         yield Bound("shared memory", _tflops(gpu, work.operations, cycles), text)
     accessing = _memory_instructions(counts)
     if accessing:
         lanes = gpu.architecture.lsu_lanes
-        text = f"{work.label} per {accessing} loads and stores, {lanes} lanes a cycle and SM"
+        text = f"{work.label} per {accessing} loads and stores, {lanes} lanes per cycle and SM"
         yield Bound("memory pipe", _tflops(gpu, work.operations, accessing * WARP_SIZE / lanes), text)
 
 
@@ -290,36 +290,36 @@ def _tensor_bounds(
     *,
     issued: int,
 ) -> Iterator[Bound]:
-    """Yield the bounds from the text of a loop of matrix instructions."""
-    operations = _FMA * sum(products.values()) / WARP_SIZE  # of a lane
+    """Yield the bounds from the code of a loop of matrix instructions."""
+    operations = _FMA * sum(products.values()) / WARP_SIZE  # per lane
     number = counts.by_class[InstructionClass.MMA]
-    label = f"{number} matrix instructions of {_FMA * sum(products.values()) / 1e3:g} kFLOP a warp"
+    label = f"{number} matrix instructions of {_FMA * sum(products.values()) / 1e3:g} kFLOP per warp"
     types = " + ".join(sorted(products))
     yield Bound("tensor cores", peak, f"{label}, {types}")
     slots = _tflops(gpu, operations, issued / gpu.architecture.sub_partitions)
-    yield Bound("issue slots", slots, f"{label} in {issued} issued, one a cycle and scheduler")
+    yield Bound("issue slots", slots, f"{label} in {issued} issued, 1 per cycle and scheduler")
     accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
-    read = sum(
+    wgmma = sum(
         n * product.columns * _COLUMN_BYTES / WARPS_OF_A_GROUP / (BANKS * BANK_BYTES)
         for opcode, n in counts.by_opcode.items()
         if (product := matrix_product(opcode)) is not None and product.group
     )
-    if wavefronts + read:
-        cycles = (wavefronts + read) * BANKS * BANK_BYTES / gpu.architecture.shared_bytes_per_cycle
-        text = f"{label} per {wavefronts + read:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
+    if wavefronts + wgmma:
+        cycles = (wavefronts + wgmma) * BANKS * BANK_BYTES / gpu.architecture.shared_bytes_per_cycle
+        text = f"{label} per {wavefronts + wgmma:g} shared-memory wavefronts ({accesses} accesses), 1 per cycle and SM"
         yield Bound("shared memory", _tflops(gpu, operations, cycles), text)
     if accessing := _memory_instructions(counts):
         lanes = gpu.architecture.lsu_lanes
-        text = f"{label} per {accessing} loads and stores, {lanes} lanes a cycle and SM"
+        text = f"{label} per {accessing} loads and stores, {lanes} lanes per cycle and SM"
         yield Bound("memory pipe", _tflops(gpu, operations, accessing * WARP_SIZE / lanes), text)
 
 
 _COLUMN_BYTES: Final = 32
-"""Bytes of a column of a wgmma's factor in shared memory: k is 16 of two bytes, 8 of four or 32 of one."""
+"""Bytes per column of a wgmma operand in shared memory: k is 16 of two bytes, 8 of four or 32 of one."""
 
 
 def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.generic]) -> Bound:
-    """Return the bound of issue slots, computed as a share of the peak so that rounding never exceeds the peak."""
+    """Return the issue-slot bound, computed as a share of the peak so that rounding never exceeds the peak."""
     sm = gpu.architecture
     pipe = work.results * WARP_SIZE * sm.sub_partitions / sm.lanes(dtype)
     cycles = max(pipe, issued)
@@ -331,14 +331,14 @@ def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.ge
 
 
 def _problem_bounds(gpu: Gpu, peak: float, flops: int, bytes_moved: int) -> Iterator[Bound]:
-    """Yield the bounds of the problem, which hold for any code; `peak` is infinite where it is no bound."""
+    """Yield the problem's bounds, which hold for any code; `peak` is infinite if unknown."""
     dram = math.inf
     if bytes_moved > 0 and gpu.dram_gb_s is not None:
         intensity = flops / bytes_moved
         dram = intensity * gpu.dram_gb_s / 1e3
         yield Bound("DRAM", dram, f"{intensity:.4g} FLOP per byte x {gpu.dram_gb_s:g} GB/s")
     if peak < math.inf:
-        memory = f"DRAM {dram:.4g} TFLOP/s" if dram < math.inf else "DRAM, which has no known limit here"
+        memory = f"DRAM {dram:.4g} TFLOP/s" if dram < math.inf else "DRAM (unknown bandwidth)"
         yield Bound("roofline", min(peak, dram), f"least of peak {peak:.4g} TFLOP/s and {memory}")
 
 
@@ -350,7 +350,7 @@ def _bandwidth_bound(gpu: Gpu, flops: int, bytes_moved: int) -> Iterator[Bound]:
 
 
 def _wave_bound(gpu: Gpu, peak: float, grid_blocks: int) -> Bound:
-    """Return the bound from the SM with the most blocks."""
+    """Return the bound from the SM with the most blocks (wave quantisation)."""
     fullest = -(-grid_blocks // gpu.sms)
     share = grid_blocks / (fullest * gpu.sms)
     text = f"{grid_blocks} blocks on {gpu.sms} SMs, {fullest} on the fullest: {100 * share:.1f} % of the peak"
@@ -358,31 +358,33 @@ def _wave_bound(gpu: Gpu, peak: float, grid_blocks: int) -> Bound:
 
 
 def _arithmetic(counts: Counts, dtype: np.dtype[np.generic]) -> _Arithmetic | None:
-    """Return the loop's arithmetic of a type, or None where none of it is fused."""
+    """Return the loop's arithmetic of a type, or None if it has no fused multiply-adds."""
     rates = _ARITHMETIC[dtype.name]
-    found = [(_root(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in rates]
-    fused = [(root, n) for root, n in found if rates[root][1] == _FMA]
+    arithmetic = [(_root(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in rates]
+    fused = [(root, n) for root, n in arithmetic if rates[root][1] == _FMA]
     if not fused:
         return None
     count = sum(n for _, n in fused)
     names = "+".join(sorted({root for root, _ in fused}))
     return _Arithmetic(
-        results=sum(n * rates[root][0] for root, n in found),
-        operations=sum(n * rates[root][0] * rates[root][1] for root, n in found),
+        results=sum(n * rates[root][0] for root, n in arithmetic),
+        operations=sum(n * rates[root][0] * rates[root][1] for root, n in arithmetic),
         fused=count,
         label=f"{count} {names}",
     )
 
 
 def _wavefronts(counts: Counts, wavefronts_per_access: Mapping[int, float]) -> tuple[int, float]:
-    """Return the shared-memory accesses of one pass over the text, and their wavefronts."""
+    """Return the shared-memory accesses of one pass over the code, and their wavefronts."""
     accesses = {opcode: n for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS}
-    each = {one: max(wavefronts_per_access[bytes_per_lane(one)], least_wavefronts(one)) for one in accesses}
-    return sum(accesses.values()), sum(n * each[opcode] for opcode, n in accesses.items())
+    per_access = {
+        opcode: max(wavefronts_per_access[bytes_per_lane(opcode)], least_wavefronts(opcode)) for opcode in accesses
+    }
+    return sum(accesses.values()), sum(n * per_access[opcode] for opcode, n in accesses.items())
 
 
 def _memory_instructions(counts: Counts) -> int:
-    """Return the number of instructions for the load/store units, among them LDGSTS, the asynchronous copy."""
+    """Return the number of load/store-unit instructions, including LDGSTS (asynchronous copies)."""
     copies = sum(n for opcode, n in counts.by_opcode.items() if _root(opcode) == "LDGSTS")
     return copies + sum(counts.by_class.get(cls, 0) for cls in _LOAD_STORE)
 
@@ -392,5 +394,5 @@ def _root(opcode: str) -> str:
 
 
 def _tflops(gpu: Gpu, operations: float, cycles: float) -> float:
-    """Return the throughput if every SM does a warp's iteration, of `operations` for each lane, in `cycles`."""
+    """Return the throughput if every SM executes a warp's iteration, of `operations` per lane, in `cycles`."""
     return operations * WARP_SIZE / cycles * gpu.sms * gpu.clock_mhz * 1e6 / 1e12

@@ -1,4 +1,4 @@
-"""What L1 and L2 serve of the loads of a launch, from what a few blocks read again (`lab.emulator.memory.reuse`).
+"""L1 and L2 hits of a launch's loads, from the reuse distances of a few blocks (`lab.emulator.memory.reuse`).
 
 L1
     An SM's L1 is what shared memory leaves of 256 KB (sm_90). The resident blocks share it alike, and each keeps what
@@ -23,13 +23,12 @@ from lab.emulator.results import ReuseCount
 from lab.predict.work import Fetched
 
 _UNSURE: Final = 4.0
-"""Factor by which a block's share of L1 may be smaller or larger: warps do not go forward together, and blocks begin at
-different times."""
+"""Uncertainty factor of a block's share of L1: warps drift apart, and blocks start at different times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """What the blocks of an SM share.
+    """The cache capacity available to a launch's resident blocks.
 
     Attributes:
         lines: Lines of L1 that each resident block has.
@@ -45,7 +44,7 @@ class Residence:
 
 
 def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetched | None:
-    """Say what a launch fetches.
+    """Return the sectors that a launch fetches.
 
     Args:
         counted: What a few blocks read again.
@@ -59,7 +58,7 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
         return None
     scale = sectors / counted.sectors
     first = counted.sectors - sum(counted.again)
-    likely, least, most = (
+    likely, least, greatest = (
         first + missed(counted, residence.lines * factor, residence.growth) for factor in (1, _UNSURE, 1 / _UNSURE)
     )
     share = first / max(counted.read, 1) * scale  # blocks read the sectors that they share once each
@@ -67,7 +66,7 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
         counted.lines * scale,
         likely * scale,
         least * scale,
-        most * scale,
+        greatest * scale,
         counted.lonely * share,
         counted.lonely_used * share,
         counted.lonely_share,
@@ -78,7 +77,7 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
 
 
 def missed(counted: ReuseCount, lines: float, growth: float) -> float:
-    """Return the sectors that were read before and that a cache of some lines a block no longer holds.
+    """Return the sectors read again that a cache of some lines per block no longer holds.
 
     A class of distances reaches over a factor of two; of one that begins below `lines` and ends beyond, the part beyond
     is missed.
@@ -87,7 +86,7 @@ def missed(counted: ReuseCount, lines: float, growth: float) -> float:
 
 
 def _missed(counted: ReuseCount, lines: float, growth: float) -> Iterator[tuple[float, float]]:
-    """Yield, of each class of distances, the sectors that `lines` do not hold, and its longest distance in lines."""
+    """Yield for each distance class the sectors that `lines` do not hold, and its longest distance in lines."""
     for power, count in enumerate(counted.again):
         longest = 2.0**power
         passes = longest >= counted.held / 2 and growth > 1
@@ -96,9 +95,9 @@ def _missed(counted: ReuseCount, lines: float, growth: float) -> Iterator[tuple[
 
 
 def _beyond(counted: ReuseCount, residence: Residence) -> float:
-    """Return the sectors that were read before, miss L1, and that L2 no longer holds."""
-    each = residence.blocks * (1 + counted.written / counted.sectors) * LINE_BYTES
+    """Return the sectors read again that neither L1 nor L2 holds any more."""
+    bytes_per_line = residence.blocks * (1 + counted.written / counted.sectors) * LINE_BYTES
     return sum(
-        count * max(0.0, 1 - residence.l2_bytes / (each * longest))
+        count * max(0.0, 1 - residence.l2_bytes / (bytes_per_line * longest))
         for count, longest in _missed(counted, residence.lines, residence.growth)
     )

@@ -1,13 +1,13 @@
-"""How long one warp alone takes for a piece of SASS: the chain of its dependent instructions.
+"""Dependency chains: the latency of a region of SASS executed by a single warp.
 
-A warp issues in order. Its next instruction issues when the stall of the last one has passed, in which ptxas covers
-fixed latencies, and when the barriers that it waits for have been released, which instructions of variable latency
-raise (`lab.isa.sass.control`). What determines each issue is followed back from the last one to the first: the cycles
-of stalls on that path, and how many latencies of each kind lie on it one behind the other. Latencies that others hide
-are not on it, so that four independent sums in a loop are no longer than one.
+A warp issues in order. Its next instruction issues when the stall count of the last one has elapsed, by which ptxas
+covers fixed latencies, and when the scoreboard barriers it waits for are released; instructions of variable latency set
+them (`lab.isa.sass.control`). The critical path is traced from the last issue back to the first: its stall cycles, and
+the number of serialised latencies of each kind. Hidden latencies are not on it, so four independent sums in a loop take
+no longer than one.
 
-A loop's chain is that of an iteration among others: loads that the last iteration requested early are hidden. The loops
-inside it are left out; each has its own.
+A loop's chain is that of a steady-state iteration: loads prefetched by the previous iteration are hidden. Nested loops
+are excluded; each has its own chain.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from lab.isa.model import Function, Instruction, InstructionClass
 from lab.predict.schedulers.loop import Slot, Unit, slots_of
 
 _WARM, _COUNTED = 1, 2
-"""Iterations before those that count, and those."""
+"""Warm-up iterations, and counted iterations."""
 
 
 class _Kind(IntEnum):
-    """What lies on the path: cycles of stalls, or a latency of a kind. In the order of the fields of `WarpChain`."""
+    """Component of a critical path: stall cycles or a kind of latency, in the order of the fields of `WarpChain`."""
 
     STALL = 0
     GLOBAL = auto()
@@ -38,36 +38,38 @@ class _Kind(IntEnum):
 
 
 _Path = tuple[float, ...]
-"""How often each kind lies on a path, and the cycles of stalls."""
+"""Stall cycles of a path, and the number of latencies of each kind on it."""
 _START: Final[_Path] = (0.0,) * len(_Kind)
 _MEMORY: Final = {Unit.GLOBAL: _Kind.GLOBAL, Unit.SHARED: _Kind.SHARED}
 _Issued = tuple[Instruction, Slot]
 
 
 def chains(function: Function, code: bytes, mix: KernelMix, machine: SmLatencies) -> dict[str, WarpChain]:
-    """Read the chains of a kernel's loops, and of what is outside of them.
+    """Return the dependency chains of a kernel's loops, and of the code outside of them.
 
     Args:
         function: Its SASS.
         code: Its machine code.
         mix: Static mix of the SASS.
-        machine: Latencies by which it is decided what hides what.
+        machine: Latencies that decide which of them are hidden.
 
     Returns:
-        Label of each loop with instructions of its own, and `BODY`, to the chain.
+        The chains by the label of each loop with instructions of its own, and by `BODY`.
 
     Raises:
         ValueError: The code does not belong to the function.
     """
-    outside = frozenset(one.line for one in function.instructions).difference(*(loop.numbers for loop in mix.loops))
+    outside = frozenset(instruction.line for instruction in function.instructions).difference(
+        *(loop.numbers for loop in mix.loops)
+    )
     pieces = {loop.label: mix.own_lines(loop) for loop in mix.loops}
-    found = {label: _chain(slots_of(function, code, lines), machine, turns=_WARM) for label, lines in pieces.items()}
-    found[BODY] = _chain(slots_of(function, code, outside), machine, turns=0)
-    return {label: chain for label, chain in found.items() if chain.instructions}
+    by_label = {label: _chain(slots_of(function, code, lines), machine, turns=_WARM) for label, lines in pieces.items()}
+    by_label[BODY] = _chain(slots_of(function, code, outside), machine, turns=0)
+    return {label: chain for label, chain in by_label.items() if chain.instructions}
 
 
 def _chain(code: Sequence[_Issued], machine: SmLatencies, *, turns: int) -> WarpChain:
-    """Return the chain of some instructions; with `turns`, of an iteration after so many others."""
+    """Return the chain of some instructions; with `turns`, of an iteration after that many others."""
     warp = _Warp(machine)
     for _ in range(turns):
         warp.run(code, again=True)
@@ -85,15 +87,15 @@ class _Warp:
     def __init__(self, machine: SmLatencies) -> None:
         self._machine = machine
         self._costs = _costs(machine)
-        self._ready, self.path = 0.0, _START  # when the next instruction may issue, and what that time is made of
+        self._ready, self.path = 0.0, _START  # earliest next issue, and its critical path
         self._barriers: list[tuple[float, _Path]] = [(0.0, _START)] * 6
-        self._copies: tuple[float, _Path] = (0.0, _START)  # when the last copy of the open group arrives
+        self._copies: tuple[float, _Path] = (0.0, _START)  # arrival of the open group's last copy
         self._groups: list[tuple[float, _Path]] = []
         self._bulk: tuple[float, _Path] = (0.0, _START)
 
     def run(self, code: Sequence[_Issued], *, again: bool) -> None:
-        """Issue some instructions; `again`: and take the branch back to the first."""
-        requested = self._bulk  # a ring of two stages: the wait is for what the last iteration requested
+        """Issue some instructions; with `again`, also take the branch back to the first."""
+        requested = self._bulk  # two stages: the wait is for copies of the last iteration
         for instruction, slot in code:
             now, path = self._ready, self.path
             for number in slot.control.waits:
@@ -123,8 +125,8 @@ class _Warp:
                 self._barriers[control.write_barrier], self._after(now, path, kind)
             )
         if control.read_barrier is not None and control.read_barrier < len(self._barriers):
-            read = now + self._machine.operands_read, _with(path, _Kind.STALL, self._machine.operands_read)
-            self._barriers[control.read_barrier] = max(self._barriers[control.read_barrier], read)
+            operands_read = now + self._machine.operands_read, _with(path, _Kind.STALL, self._machine.operands_read)
+            self._barriers[control.read_barrier] = max(self._barriers[control.read_barrier], operands_read)
         self._ready, self.path = now, path
         self._stall(max(1, control.stall))
         if slot.unit is Unit.BARRIER:
@@ -138,7 +140,7 @@ class _Warp:
 
 
 def _kind(instruction: Instruction, slot: Slot) -> _Kind:
-    """Say what latency an instruction's result has."""
+    """Return the latency kind of an instruction's result."""
     if instruction.cls is InstructionClass.LD_LOCAL:
         return _Kind.LOCAL
     if instruction.cls is InstructionClass.ATOMIC and slot.unit is not Unit.SHARED:

@@ -1,4 +1,4 @@
-"""How a count grows with the sizes of a problem, from what was counted at a few of them.
+"""Scaling model of a count: its growth with the problem's sizes, fitted to counts at a few sizes.
 
 A count is a sum of powers of a size, with logarithms where a loop halves what is left: what a kernel does once for each
 block, and what it does for each element. Three sizes show whether two such terms account for it, four whether three do.
@@ -21,14 +21,14 @@ from lab.base.expressions import Scalar
 from lab.recorded.run_records import EmulatedStep, ResizedCounts
 
 _EXACT: Final = 1e-3
-"""How far the terms of a count may lie from it at any size, as a share of it."""
+"""Relative error allowed for a fitted curve at any size."""
 _ALIKE: Final = 0.05
-"""How far the blocks of a grid may be from what their curve says: the last ones of a large grid are filled in part."""
+"""Relative difference allowed between a grid and its curve: the last blocks of a large grid are partly filled."""
 _JOINED: Final = 0.01
-"""How far what curves of several sizes say together may lie from a count: each may be off by `_EXACT`."""
+"""Relative error allowed for curves of several sizes combined: each may be off by `_EXACT`."""
 _FEWEST: Final = 3
 _MOST: Final = 4
-"""Sizes that are executed, the counted one among them."""
+"""Most sizes that are executed, including the counted one."""
 
 _Term = tuple[int, int]
 """Powers of a size and of its logarithm."""
@@ -38,7 +38,7 @@ _TERMS: Final[Sequence[Sequence[_Term]]] = (
     ((2, 0), (3, 0)), ((0, 0), (3, 0)),
     ((0, 0), (1, 0), (2, 0)), ((0, 0), (1, 0), (1, 1)), ((1, 0), (1, 1), (1, 2)),
 )  # fmt: skip
-"""What counts are made of, the simplest first. Of each the last term grows fastest."""
+"""Candidate terms of a count, simplest first. The last term of each grows fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class CountCurve:
     terms: Mapping[_Term, float]
 
     def at(self, ratio: float) -> float:
-        """The count at a size over that at size 1."""
-        return sum(one * _value(term, ratio) for term, one in self.terms.items())
+        """Return the count at a size, relative to size 1."""
+        return sum(coefficient * _value(term, ratio) for term, coefficient in self.terms.items())
 
 
 def _value(term: _Term, ratio: float) -> float:
@@ -58,7 +58,7 @@ def _value(term: _Term, ratio: float) -> float:
 
 
 def fitted(points: Mapping[float, float]) -> CountCurve | None:
-    """Return the curve of the fewest terms through counts; None where there is none, or more terms than counts tell.
+    """Return the simplest curve through the counts; None if none fits or there are too few counts.
 
     Args:
         points: Counts by size, both over those of one of the sizes.
@@ -70,15 +70,15 @@ def fitted(points: Mapping[float, float]) -> CountCurve | None:
         if len(terms) >= len(points):
             continue
         columns = np.array([[_value(term, size) for term in terms] for size in sizes]) / counts[:, None]
-        found = np.linalg.lstsq(columns, np.ones(len(sizes)), rcond=None)[0]
-        if found[-1] > 0 and np.max(np.abs(columns @ found - 1)) <= _EXACT:
-            return CountCurve({term: float(one) for term, one in zip(terms, found, strict=True)})
+        coefficients = np.linalg.lstsq(columns, np.ones(len(sizes)), rcond=None)[0]
+        if coefficients[-1] > 0 and np.max(np.abs(columns @ coefficients - 1)) <= _EXACT:
+            return CountCurve({term: float(coefficient) for term, coefficient in zip(terms, coefficients, strict=True)})
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class CountsBySize:
-    """Counts of a problem, and of the same with some of its sizes changed.
+    """Counts of a problem, and of the same problem with some sizes changed.
 
     Attributes:
         problem: Its sizes.
@@ -91,7 +91,7 @@ class CountsBySize:
     resized: Sequence[ResizedCounts]
 
     def factor(self, figure: str, small: Mapping[str, float], real: Mapping[str, float], label: str) -> float | None:
-        """Return how many times as much there is at one set of sizes as at another; None where no curves say it.
+        """Return the ratio of a figure between two sets of sizes; None if no curves determine it.
 
         Args:
             figure: As `figure_of`.
@@ -102,36 +102,36 @@ class CountsBySize:
         own = figure_of(self.of, figure, label)
         curves = {name: self._curve(figure, name, label) for name in real}
         if not own:
-            none = all(not figure_of(one, figure, label) for one in self.resized)
+            none = all(not figure_of(counts, figure, label) for counts in self.resized)
             return 1.0 if none else None
-        known = {name: curve for name, curve in curves.items() if curve is not None}
-        if len(known) < len(curves):
+        fitted_curves = {name: curve for name, curve in curves.items() if curve is not None}
+        if len(fitted_curves) < len(curves):
             return None
-        joined = self._joined(figure, known, label)
-        least, most = (joined(small), joined(real)) if joined is not None else (0.0, 0.0)
-        return most / least if least > 0 and most > 0 else None
+        joined = self._joined(figure, fitted_curves, label)
+        least, upper = (joined(small), joined(real)) if joined is not None else (0.0, 0.0)
+        return upper / least if least > 0 and upper > 0 else None
 
     def _curve(self, figure: str, name: str, label: str) -> CountCurve | None:
         base, own = self.problem[name], figure_of(self.of, figure, label)
         if not isinstance(base, int) or not own:
             return None
-        found = {
-            one.sizes[name] / base: figure_of(one, figure, label) / own
-            for one in self.resized
-            if list(one.sizes) == [name]
+        points = {
+            counts.sizes[name] / base: figure_of(counts, figure, label) / own
+            for counts in self.resized
+            if list(counts.sizes) == [name]
         }
-        return fitted({1.0: 1.0, **found})
+        return fitted({1.0: 1.0, **points})
 
     def _joined(self, figure: str, curves: Mapping[str, CountCurve], label: str) -> _Product | _Sum | None:
-        """Whether sizes multiply each other or add up; the first where nothing says it."""
+        """Return how the curves of several sizes combine: as a product or a sum; a product if nothing tells."""
         forms = (_Product(curves), _Sum(curves))
-        for one in self.resized:
-            if len(one.sizes) > 1 and set(curves) <= set(one.sizes):
+        for counts in self.resized:
+            if len(counts.sizes) > 1 and set(curves) <= set(counts.sizes):
                 ratios = {
-                    name: one.sizes[name] / base for name in curves if isinstance(base := self.problem[name], int)
+                    name: counts.sizes[name] / base for name in curves if isinstance(base := self.problem[name], int)
                 }
-                found = figure_of(one, figure, label) / figure_of(self.of, figure, label)
-                return next((form for form in forms if math.isclose(form(ratios), found, rel_tol=_JOINED)), None)
+                observed = figure_of(counts, figure, label) / figure_of(self.of, figure, label)
+                return next((form for form in forms if math.isclose(form(ratios), observed, rel_tol=_JOINED)), None)
         return forms[0]
 
 
@@ -152,11 +152,11 @@ class _Sum:
 
 
 FIGURES: Final = ("hot", "around", "outside")
-"""Instructions of threads in the hot loop, in other loops or around it, and outside of loops."""
+"""Thread instructions in the hot loop, in other or enclosing loops, and outside of loops."""
 
 
 def figure_of(counts: ResizedCounts, figure: str, label: str = "") -> int:
-    """A figure of what was counted: `blocks`, `executed`, `looped`, or one of `FIGURES`."""
+    """Return one figure of the counts: `blocks`, `executed`, `looped`, or one of `FIGURES`."""
     hot = counts.loops.get(label, 0)
     if figure == "hot":
         return hot
@@ -168,7 +168,7 @@ def figure_of(counts: ResizedCounts, figure: str, label: str = "") -> int:
 
 
 def resized_counts(sizes: Mapping[str, int], steps: Iterable[EmulatedStep]) -> ResizedCounts:
-    """Add up what launches executed."""
+    """Add up the counts of launches."""
     blocks, executed, looped, loops = 0, 0, 0, dict[str, int]()
     for step in steps:
         blocks += math.prod(step.launch.grid)
@@ -180,17 +180,17 @@ def resized_counts(sizes: Mapping[str, int], steps: Iterable[EmulatedStep]) -> R
 
 
 def is_open(
-    name: str, problem: Mapping[str, Scalar], steps: Sequence[EmulatedStep], known: Sequence[ResizedCounts]
+    name: str, problem: Mapping[str, Scalar], steps: Sequence[EmulatedStep], resized: Sequence[ResizedCounts]
 ) -> bool:
-    """Whether it takes another size to say how the counts of a problem grow with one of its sizes."""
-    if len(known) + 1 < _FEWEST or len(known) + 1 >= _MOST:
-        return len(known) + 1 < _FEWEST
-    counted, real = CountsBySize(problem, resized_counts({}, steps), known), {name: 2.0}
+    """Return whether another size must be executed to determine the growth with one of the sizes."""
+    if len(resized) + 1 < _FEWEST or len(resized) + 1 >= _MOST:
+        return len(resized) + 1 < _FEWEST
+    counted, real = CountsBySize(problem, resized_counts({}, steps), resized), {name: 2.0}
     hot = [step.hot_label for step in steps if step.hot_label]
     label = hot[0] if len(steps) == 1 and hot else ""
     return any(counted.factor(figure, {name: 1.0}, real, label) is None for figure in FIGURES)
 
 
 def follows_blocks(grown: float, blocks: float) -> bool:
-    """Whether a grid grows as its curve says: else the small problem fills its blocks in part, or blocks stay."""
+    """Return whether a grid grows as its curve says; else blocks are partly filled or persistent."""
     return math.isclose(grown, blocks, rel_tol=_ALIKE)

@@ -1,4 +1,4 @@
-"""What a warp of the real launch waits for, from the chains of its SASS and what the CPU executed of its PTX.
+"""Latency bound of a warp in the real launch: the dependency chains of its SASS and the counts of its PTX.
 
 The chains (`lab.predict.chains`) are of one pass through a loop or through the code outside of loops. How many passes a
 warp makes follows from instructions that ptxas keeps one by one, which both texts have: however far it unrolls a loop,
@@ -19,12 +19,12 @@ from lab.isa.model import InstructionClass
 from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
 _ALIKE: Final = 0.9
-"""Likeness of two loops side by side of which one is the remainder of the other."""
+"""Likeness of two sibling loops above which one is the remainder of the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What is executed at the real size over what the CPU executed.
+    """Ratios of executed instructions, real size to emulated size.
 
     Attributes:
         inside: In loops.
@@ -38,7 +38,7 @@ class Scaling:
 
 
 def warps_of(launch: LaunchRecord) -> int:
-    """Warps of a launch."""
+    """Return the number of warps of a launch."""
     return math.prod(launch.grid) * -(-math.prod(launch.block) // WARP_SIZE)
 
 
@@ -52,7 +52,7 @@ def warp_chain(
     ends: bool = False,
     share: float = 1.0,
 ) -> WarpChain | None:
-    """Say what a warp of the real launch waits for, in the mean.
+    """Return the mean latencies that a warp of the real launch waits for.
 
     What was executed in the hot loop of the PTX makes passes through that of the SASS, and what was executed in other
     loops makes passes through the others there. Outside of loops a warp passes once, or as much of once as was executed
@@ -74,11 +74,11 @@ def warp_chain(
     if ptx is None or sass is None or BODY not in sass.chains or small.executed is None:
         return None
     outside, loops = _passes((ptx, sass), small, launch, looped, scale)
-    found = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], outside)
+    totals = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], outside)
     for loop, passes in loops:
         if not (ends and loop.hot):
-            found = _add(found, sass.chains[loop.label], passes / share)
-    return WarpChain(round(found[0]), *found[1:])
+            totals = _add(totals, sass.chains[loop.label], passes / share)
+    return WarpChain(round(totals[0]), *totals[1:])
 
 
 def local_requests(
@@ -88,7 +88,7 @@ def local_requests(
     looped: ExecutedCounts,
     scale: Scaling,
 ) -> tuple[float, float]:
-    """Say how often a warp of the real launch loads from local memory and stores there: spills, which PTX lacks.
+    """Return a warp's local loads and stores in the real launch: spills, which PTX lacks.
 
     Args:
         texts: Static mixes of the PTX and of the SASS.
@@ -107,7 +107,7 @@ def local_requests(
     top = [loop.counts.by_class for loop in sass.loops if loop.parent is None]
 
     def executed(cls: str) -> float:
-        straight = sass.counts.by_class.get(cls, 0) - sum(one.get(cls, 0) for one in top)
+        straight = sass.counts.by_class.get(cls, 0) - sum(by_class.get(cls, 0) for by_class in top)
         return outside * straight + sum(passes * _own(sass, loop).get(cls, 0) for loop, passes in loops)
 
     return executed(InstructionClass.LD_LOCAL), executed(InstructionClass.ST_LOCAL)
@@ -120,7 +120,7 @@ def long_code(
     looped: ExecutedCounts,
     scale: Scaling,
 ) -> tuple[tuple[int, float], ...]:
-    """Say what the real launch executes in pieces of code that the nearest instruction cache may not hold.
+    """Return the instructions that the real launch executes per code region, with the region's length.
 
     Args:
         texts: Static mixes of the PTX and of the SASS.
@@ -138,9 +138,9 @@ def long_code(
         return ()
     outside, loops = _passes((ptx, sass), small, launch, looped, scale)
     straight = sass.counts.instructions - sum(loop.counts.instructions for loop in sass.loops if loop.parent is None)
-    found = [(straight, outside * straight)]
-    found += [(loop.counts.instructions, passes * sum(_own(sass, loop).values())) for loop, passes in loops]
-    return tuple((text, each * warps_of(launch)) for text, each in found)
+    regions = [(straight, outside * straight)]
+    regions += [(loop.counts.instructions, passes * sum(_own(sass, loop).values())) for loop, passes in loops]
+    return tuple((text, instructions * warps_of(launch)) for text, instructions in regions)
 
 
 def _passes(
@@ -150,70 +150,74 @@ def _passes(
     looped: ExecutedCounts,
     scale: Scaling,
 ) -> tuple[float, list[tuple[LoopMix, float]]]:
-    """Return how much of the code outside of loops a warp passes through, and each loop of the SASS how often."""
+    """Return how often a warp passes through the code outside of loops, and through each loop of the SASS."""
     ptx, sass = texts
     hot = small.hot_loop.warps_by_class if small.hot_loop is not None else {}
-    rest = {cls: max(0, n - hot.get(cls, 0)) for cls, n in looped.warps_by_class.items()}
+    elsewhere = {cls: max(0, n - hot.get(cls, 0)) for cls, n in looped.warps_by_class.items()}
     loops, warps = _unrolled(sass), warps_of(launch)
     straight = ptx.counts.instructions - sum(loop.counts.instructions for loop in ptx.loops if loop.depth == 1)
     executed = small.executed.warps if small.executed is not None else 0
     outside = (executed - looped.warps) * scale.outside / warps / straight if straight else 1.0
-    found = []
+    loop_passes = []
     around = scale.inside if scale.around is None else scale.around
     for counts, group, grown in (
         (hot, [loop for loop in loops if loop.hot], scale.inside),
-        (rest, [loop for loop in loops if not loop.hot], around),
+        (elsewhere, [loop for loop in loops if not loop.hot], around),
     ):
         text = sum(_kept(_own(sass, loop)) for loop in group)
         passes = grown * _kept(counts) / warps / text if text else 0.0
-        found += [(loop, passes) for loop in group]
-    return min(1.0, outside), found
+        loop_passes += [(loop, passes) for loop in group]
+    return min(1.0, outside), loop_passes
 
 
-def _add(found: Sequence[float], chain: WarpChain, passes: float) -> tuple[float, ...]:
-    return tuple(n + passes * one for n, one in zip(found, astuple(chain), strict=True))
+def _add(totals: Sequence[float], chain: WarpChain, passes: float) -> tuple[float, ...]:
+    return tuple(n + passes * value for n, value in zip(totals, astuple(chain), strict=True))
 
 
 def _kept(by_class: Mapping[str, int]) -> int:
-    """Instructions that ptxas neither merges nor adds; those that it keeps but may merge where there are none."""
+    """Count the instructions that ptxas neither merges nor adds, else those it keeps but may merge."""
     return sum(by_class.get(cls, 0) for cls in ANCHORS) or sum(by_class.get(cls, 0) for cls in KEPT)
 
 
 def _own(sass: KernelMix, loop: LoopMix) -> dict[str, int]:
-    """Instructions of a loop without those of nested loops, by class."""
-    inner = [one.counts.by_class for one in sass.loops if one.parent == loop.label]
-    return {cls: n - sum(one.get(cls, 0) for one in inner) for cls, n in loop.counts.by_class.items()}
+    """Count a loop's instructions by class, without nested loops."""
+    inner = [nested.counts.by_class for nested in sass.loops if nested.parent == loop.label]
+    return {cls: n - sum(by_class.get(cls, 0) for by_class in inner) for cls, n in loop.counts.by_class.items()}
 
 
 def counterpart(sass: KernelMix, loop: LoopMix) -> str:
-    """Return the label of the loop of the SASS that does what one of the PTX does; empty without loops.
+    """Return the label of the SASS loop that corresponds to a PTX loop; empty without loops.
 
     Of loops side by side that do alike it is the longest, since ptxas leaves a remainder behind an unrolled loop.
     """
-    found = next((one for one in sass.loops if one.label == sass.like(loop)), None)
-    if found is None:
+    similar = next((candidate for candidate in sass.loops if candidate.label == sass.like(loop)), None)
+    if similar is None:
         return ""
-    beside = (one for one in sass.loops if one.parent == found.parent and _alike(one, found))
-    return max(beside, key=lambda one: one.counts.instructions, default=found).label
+    beside = (
+        candidate for candidate in sass.loops if candidate.parent == similar.parent and _alike(candidate, similar)
+    )
+    return max(beside, key=lambda candidate: candidate.counts.instructions, default=similar).label
 
 
 def _unrolled(sass: KernelMix) -> list[LoopMix]:
-    """The loops of the SASS, the longest first, without remainders: those beside a longer one that does alike.
+    """Return the loops of the SASS, longest first, without remainder loops.
 
     The small problem may execute the remainder alone, so that it is the hot loop; the longer one is marked hot then.
     """
-    found: list[LoopMix] = []
-    for loop in sorted(sass.loops, key=lambda one: -one.counts.instructions):
+    loops: list[LoopMix] = []
+    for loop in sorted(sass.loops, key=lambda candidate: -candidate.counts.instructions):
         if loop.label not in sass.chains:
             continue
-        places = (place for place, one in enumerate(found) if one.parent == loop.parent and _alike(one, loop))
+        places = (
+            place for place, earlier in enumerate(loops) if earlier.parent == loop.parent and _alike(earlier, loop)
+        )
         place = next(places, None)
         if place is None:
-            found.append(loop)
+            loops.append(loop)
         elif loop.hot:
-            found[place] = replace(found[place], hot=True)
-    return found
+            loops[place] = replace(loops[place], hot=True)
+    return loops
 
 
-def _alike(one: LoopMix, other: LoopMix) -> bool:
-    return likeness(one.counts, other.counts) > _ALIKE
+def _alike(first: LoopMix, second: LoopMix) -> bool:
+    return likeness(first.counts, second.counts) > _ALIKE

@@ -1,4 +1,4 @@
-"""What ptxas makes of the PTX that the CPU executes, instruction for instruction: in loops, and outside of them."""
+"""Expansion of the emulated PTX into SASS by ptxas: instruction ratios in loops and outside of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lab.predict.executed_chains import warps_of
 from lab.recorded.run_records import EmulatedStep
 
 _MOST: Final = 8.0
-"""Factor beyond which two texts are not the same code."""
+"""Ratio above which two texts are not the same code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansions:
-    """SASS instructions for each PTX instruction.
+    """SASS instructions per PTX instruction.
 
     Attributes:
         inside: Of those in loops.
@@ -32,7 +32,7 @@ AS_PTX: Final = Expansions(1.0, 1.0)
 
 
 def expansions(ptx: KernelMix | None, sass: KernelMix | None, passes: float, cls: C | None = None) -> Expansions:
-    """What ptxas makes of the instructions in loops and of the others.
+    """Return the expansion of the instructions in loops and outside of them.
 
     Args:
         ptx: Static mix of the PTX.
@@ -41,36 +41,36 @@ def expansions(ptx: KernelMix | None, sass: KernelMix | None, passes: float, cls
             unrolled that loop further than this, what is executed is a remainder, of whose length nothing is known.
         cls: A class; None for all instructions.
     """
-    whole = expansion(ptx, sass, cls)
+    overall = expansion(ptx, sass, cls)
     if ptx is None or sass is None or not ptx.loops:
-        return Expansions(whole, whole)
+        return Expansions(overall, overall)
     if not sass.loops:
-        return Expansions(whole, 1.0)
+        return Expansions(overall, 1.0)
     anchors = _anchors(ptx.hot_counts, sass.hot_counts)
     unrolled = anchors[1] / anchors[0] if anchors is not None else 1.0
-    before, after = (_straight(one, cls) for one in (ptx, sass))
+    before, after = (_straight(mix, cls) for mix in (ptx, sass))
     outside = after / before if before and after else 1.0
-    return Expansions(whole if passes >= unrolled or unrolled <= 1 else 1.0, max(1 / _MOST, min(outside, _MOST)))
+    return Expansions(overall if passes >= unrolled or unrolled <= 1 else 1.0, max(1 / _MOST, min(outside, _MOST)))
 
 
 def _straight(mix: KernelMix, cls: C | None) -> int:
-    """Instructions outside of loops."""
+    """Return the number of instructions outside of loops."""
     regions = [mix.counts, *(loop.counts for loop in mix.loops if loop.depth == 1)]
-    whole, *loops = (one.instructions if cls is None else one.by_class.get(cls, 0) for one in regions)
-    return whole - sum(loops)
+    total, *loops = (region.instructions if cls is None else region.by_class.get(cls, 0) for region in regions)
+    return total - sum(loops)
 
 
 def _anchors(*regions: Counts) -> tuple[int, ...] | None:
-    """Instructions of each region that ptxas keeps one by one, which relate them; None where one has none."""
-    for kept in (ANCHORS, KEPT):
-        found = tuple(sum(one.by_class.get(cls, 0) for cls in kept) for one in regions)
-        if all(found):
-            return found
+    """Count the anchor instructions of each region, which ptxas keeps one by one; None if a region has none."""
+    for classes in (ANCHORS, KEPT):
+        counts = tuple(sum(region.by_class.get(cls, 0) for cls in classes) for region in regions)
+        if all(counts):
+            return counts
     return None
 
 
 def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = None) -> float:
-    """SASS instructions for each PTX instruction of the hot region, which the CPU executes as PTX.
+    """Return the SASS instructions per PTX instruction of the hot region.
 
     A remainder is one instruction of PTX and some twenty of SASS; loads of neighbours become one. Both texts may be
     unrolled differently, so each is related to its instructions of the classes that ptxas keeps one by one.
@@ -89,26 +89,26 @@ def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = Non
     if (anchors := _anchors(*regions)) is None:
         return 1.0
     before, after = (
-        (one.instructions if cls is None else one.by_class.get(cls, 0)) / anchor
-        for one, anchor in zip(regions, anchors, strict=True)
+        (region.instructions if cls is None else region.by_class.get(cls, 0)) / anchor
+        for region, anchor in zip(regions, anchors, strict=True)
     )
     return max(1 / _MOST, min(after / before, _MOST)) if before and after else 1.0
 
 
 def hot_passes(ptx: KernelMix | None, small: EmulatedStep, looped: ExecutedCounts) -> float:
-    """How often a warp passes through the hot loop of the PTX each time that it comes to it.
+    """Return how often a warp passes through the hot loop of the PTX each time it enters it.
 
     Args:
         ptx: Static mix of the PTX.
         small: What the CPU executed of the launch.
         looped: What it executed in loops.
     """
-    hot, done = ptx.hot_loop if ptx is not None else None, small.hot_loop or looped
-    if ptx is None or hot is None or not done.warps:
+    hot, executed = ptx.hot_loop if ptx is not None else None, small.hot_loop or looped
+    if ptx is None or hot is None or not executed.warps:
         return 0.0
     around = next((loop for loop in ptx.loops if loop.label == hot.parent), None)
     entries = float(warps_of(small.launch))
     if around is not None and around.counts.instructions > hot.counts.instructions:
         own = around.counts.instructions - hot.counts.instructions
-        entries = max(entries, (looped.warps - done.warps) / own)
-    return done.warps / hot.counts.instructions / entries
+        entries = max(entries, (looped.warps - executed.warps) / own)
+    return executed.warps / hot.counts.instructions / entries

@@ -1,4 +1,4 @@
-"""What the CPU executed of a kernel with matrix instructions: its loop along k, and the copies that feed it.
+"""Emulated kernels with matrix instructions: their loop along k, and the copies that feed it.
 
 Of a small problem, which has few steps along k, most instructions may be those that make a result of the sums. The
 loop along k is the innermost one whose text has matrix instructions, whichever executed most. What was executed in it
@@ -29,11 +29,11 @@ _ACCESSES: Final = {
     "shared.copy": (C.CP_ASYNC, C.BULK_COPY),
     "global.copy": (C.CP_ASYNC, C.BULK_COPY),
 }
-"""Classes of the instructions that make an access."""
+"""Instruction classes of each kind of access."""
 
 
 def counts_of_copies(opcode: str) -> bool:
-    """Whether `copies_of` or `multiplying_share` reads how often an opcode of PTX is executed."""
+    """Return whether `copies_of` or `multiplying_share` reads the count of a PTX opcode."""
     return opcode.startswith(("mbarrier.", "cp.async.bulk", _MORE_REGISTERS))
 
 
@@ -41,13 +41,13 @@ _MORE_REGISTERS: Final = "setmaxnreg.inc"
 
 
 def multiplying_share(step: EmulatedStep, ptx: KernelMix | None, copies: Copies | None) -> float:
-    """Share of the warps that multiply, where others only copy.
+    """Return the share of consumer warps, which multiply; the others are producers.
 
     They may take the registers of those that copy. Else each makes a pass through the loop along k for each stage that
     is filled; without stages of bulk copies, all are taken to multiply.
     """
-    done = step.executed
-    opcodes = done.warps_by_opcode if done is not None else {}
+    executed = step.executed
+    opcodes = executed.warps_by_opcode if executed is not None else {}
     taking = sum(n for opcode, n in opcodes.items() if opcode.startswith(_MORE_REGISTERS))
     if taking:
         return min(1.0, taking / (_warps(step) * math.prod(step.launch.grid)))
@@ -56,11 +56,11 @@ def multiplying_share(step: EmulatedStep, ptx: KernelMix | None, copies: Copies 
 
 
 _HANDED_OVER: Final = ("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
-"""An arrival at a barrier of the block, by warps that go on: it is others' turn."""
+"""Opcodes of an arrival at a block barrier without waiting, which hands over to other warps."""
 
 
 def take_turns(ptx: KernelMix | None) -> bool:
-    """Whether warps hand over to others at a barrier of the block, while they go on to store their result.
+    """Return whether warps hand over to others at a block barrier and go on to their epilogue.
 
     A small problem may have no turn to hand over, so that the text is asked.
     """
@@ -68,22 +68,24 @@ def take_turns(ptx: KernelMix | None) -> bool:
 
 
 def with_loop_along_k(step: EmulatedStep, ptx: KernelMix | None) -> EmulatedStep:
-    """Return what the CPU executed, with the loop along k as its hot one where there are matrix instructions.
+    """Return the emulated step, with the loop along k as the hot loop if there are matrix instructions.
 
     Where that is the loop over tiles, too, the hot loop is what every pass executes.
     """
-    done = step.executed
-    loop = _loop_along_k(ptx) if ptx is not None and done is not None and done.warps_by_class.get(C.MMA) else None
-    if loop is None or done is None:
+    executed = step.executed
+    loop = (
+        _loop_along_k(ptx) if ptx is not None and executed is not None and executed.warps_by_class.get(C.MMA) else None
+    )
+    if loop is None or executed is None:
         return step
     if loop.label != step.hot_label:
-        return replace(step, hot_label=loop.label, hot_loop=_executed_in(loop, done))
+        return replace(step, hot_label=loop.label, hot_loop=_executed_in(loop, executed))
     every = step.hot_loop and _every_pass(loop, step.hot_loop)
     return step if every is step.hot_loop else replace(step, hot_loop=every)
 
 
 def _loop_along_k(ptx: KernelMix) -> LoopMix | None:
-    """The innermost loop with matrix instructions, of several the one with most; None where all are outside of loops.
+    """Return the innermost loop with the most matrix instructions; None if all are outside of loops.
 
     Loops around it may have some of their own: the first step of a tile, which has no sums to add to.
     """
@@ -93,46 +95,46 @@ def _loop_along_k(ptx: KernelMix) -> LoopMix | None:
     return max(innermost, key=lambda loop: loop.counts.by_class[C.MMA], default=None)
 
 
-def _executed_in(loop: LoopMix, done: ExecutedCounts) -> ExecutedCounts:
-    """What was executed in a loop with matrix instructions, if every pass executes all of its text."""
+def _executed_in(loop: LoopMix, executed: ExecutedCounts) -> ExecutedCounts:
+    """Return the counts of a loop with matrix instructions, if every pass executes all of its text."""
     text = loop.counts.by_class
-    passes = done.warps_by_class[C.MMA] / text[C.MMA]
-    warps = {cls: round(min(passes * n, done.warps_by_class.get(cls, 0))) for cls, n in text.items()}
+    passes = executed.warps_by_class[C.MMA] / text[C.MMA]
+    warps = {cls: round(min(passes * n, executed.warps_by_class.get(cls, 0))) for cls, n in text.items()}
     memory = {}
     for key, classes in _ACCESSES.items():
-        made, all_of_them = (sum(of.get(cls, 0) for cls in classes) for of in (warps, done.warps_by_class))
-        if made and key in done.memory:
-            memory[key] = _part(done.memory[key], made / all_of_them)
+        inside, all_of_them = (sum(of.get(cls, 0) for cls in classes) for of in (warps, executed.warps_by_class))
+        if inside and key in executed.memory:
+            memory[key] = _part(executed.memory[key], inside / all_of_them)
     return ExecutedCounts(sum(warps.values()), WARP_SIZE * sum(warps.values()), warps, {}, {}, {}, memory)
 
 
-def _every_pass(loop: LoopMix, done: ExecutedCounts) -> ExecutedCounts:
-    """What was executed in the loop along k without what makes results of the sums, if it is the loop over tiles, too.
+def _every_pass(loop: LoopMix, executed: ExecutedCounts) -> ExecutedCounts:
+    """Return the counts of the loop along k without the epilogue, if it is also the loop over tiles.
 
     Such a loop stores results in some of its passes: a share r of them. Of a class with T instructions in the text, of
     which E each pass executes in the mean, those that every pass executes are (E - r T) / (1 - r).
     """
     text = loop.counts.by_class
-    passes = done.warps_by_class.get(C.MMA, 0) / text[C.MMA]
+    passes = executed.warps_by_class.get(C.MMA, 0) / text[C.MMA]
     stored = _stores(loop)
     if stored is None or not passes:
-        return done
-    share = done.warps_by_class.get(stored, 0) / text[stored] / passes
+        return executed
+    share = executed.warps_by_class.get(stored, 0) / text[stored] / passes
     if share > _SELDOM:
-        return done
-    warps, memory = {}, dict(done.memory)
-    for cls, n in done.warps_by_class.items():
+        return executed
+    warps, memory = {}, dict(executed.memory)
+    for cls, n in executed.warps_by_class.items():
         every = (n / passes - share * text.get(cls, 0)) / (1 - share)
         warps[cls] = min(n, round(passes * max(0.0, every)))
     for key, classes in _ACCESSES.items():
-        kept, made = (sum(of.get(cls, 0) for cls in classes) for of in (warps, done.warps_by_class))
+        per_pass, total = (sum(of.get(cls, 0) for cls in classes) for of in (warps, executed.warps_by_class))
         if key in memory:
-            memory[key] = _part(memory[key], kept / made if made else 0.0)
-    return replace(done, warps=sum(warps.values()), warps_by_class=warps, memory=memory)
+            memory[key] = _part(memory[key], per_pass / total if total else 0.0)
+    return replace(executed, warps=sum(warps.values()), warps_by_class=warps, memory=memory)
 
 
 def _stores(loop: LoopMix) -> C | None:
-    """The class of what may store results in a loop: to global memory, or where bulk copies take them from."""
+    """Return the class of the instructions that may store results in a loop, to global memory or for bulk copies."""
     text = loop.counts.by_class
     if text.get(C.ST_GLOBAL):
         return C.ST_GLOBAL
@@ -154,7 +156,7 @@ def _part(count: MemoryCount, share: float) -> MemoryCount:
 
 
 def stores_results(ptx: KernelMix | None, step: EmulatedStep) -> bool:
-    """Whether results of the sums of a tile are made in a loop, but not in each pass of the one along k.
+    """Return whether a loop has the epilogue of a tile, but not in each pass of the loop along k.
 
     They are stored to global memory, or to shared memory, from where bulk copies take them. Either in a loop around the
     one along k, or in some of its passes, where it is the loop over tiles, too.
@@ -170,17 +172,17 @@ def stores_results(ptx: KernelMix | None, step: EmulatedStep) -> bool:
 
 
 def _flattened(hot: LoopMix, step: EmulatedStep) -> bool:
-    """Whether the loop along k is the loop over tiles, too, and stores results in some of its passes."""
-    done, stored = step.hot_loop, _stores(hot)
+    """Return whether the loop along k is also the loop over tiles, and stores results in some passes."""
+    looped, stored = step.hot_loop, _stores(hot)
     return (
-        done is not None
+        looped is not None
         and stored is not None
-        and done.warps_by_class.get(C.MMA, 0) > 0 == done.warps_by_class.get(stored, 0)
+        and looped.warps_by_class.get(C.MMA, 0) > 0 == looped.warps_by_class.get(stored, 0)
     )
 
 
 def _stores_beside(ptx: KernelMix, loop: LoopMix, hot: LoopMix) -> bool:
-    """Whether a loop stores results outside of the one along k: by threads, or by copies of what threads have laid."""
+    """Return whether a loop stores results outside of the loop along k, by threads or by bulk copies."""
     nested = {hot.label} if loop.label == hot.label or _inside(ptx, hot, loop) else set()
     own = {cls: n - (hot.counts.by_class.get(cls, 0) if nested else 0) for cls, n in loop.counts.by_class.items()}
     copied = bool(nested) and own.get(C.ST_SHARED, 0) > 0 and own.get(C.BULK_COPY, 0) > 0
@@ -188,18 +190,18 @@ def _stores_beside(ptx: KernelMix, loop: LoopMix, hot: LoopMix) -> bool:
 
 
 def tile_visits(ptx: KernelMix | None, step: EmulatedStep) -> float:
-    """Tiles that each block made results of, one after the other, where bulk copies take them from threads; at least 1.
+    """Return the tiles per block whose results threads stage for bulk copies; at least 1.
 
     A scheduler of tiles may give blocks some that lie beyond the data: their products are made, and nothing is stored.
     """
-    hot, done = ptx.hot_loop if ptx is not None else None, step.executed
-    if ptx is None or hot is None or done is None:
+    hot, executed = ptx.hot_loop if ptx is not None else None, step.executed
+    if ptx is None or hot is None or executed is None:
         return 1.0
     for loop in ptx.loops:
         laid = loop.counts.by_class.get(C.ST_SHARED, 0) - hot.counts.by_class.get(C.ST_SHARED, 0)
         if loop.depth == 1 and loop.label != hot.label and _stores_beside(ptx, loop, hot) and laid > 0:
             warps = multiplying_share(step, ptx, None) * _warps(step) * math.prod(step.launch.grid)
-            return max(1.0, done.warps_by_class.get(C.ST_SHARED, 0) / laid / warps)
+            return max(1.0, executed.warps_by_class.get(C.ST_SHARED, 0) / laid / warps)
     return 1.0
 
 
@@ -209,15 +211,17 @@ def _inside(ptx: KernelMix, loop: LoopMix, outer: LoopMix) -> bool:
 
 
 def both_sides(area: float, step: EmulatedStep, copies: Copies | None) -> float | None:
-    """Sum of the sides of a tile of so many elements: what bulk copies bring for its products, over these.
+    """Return the sum of a tile's sides for its area, from the bytes of bulk copies per byte multiplied.
 
     A step of b bytes along k brings b for each row and each column of a tile, of which each element has products of
     b bytes. None where no bulk copies bring what four warps multiply together.
     """
-    done = step.executed
-    read = [] if done is None else [(matrix_product(opcode), n) for opcode, n in done.warps_by_opcode.items()]
-    made = sum(n * _ROWS * of.columns * _ROW_BYTES / WARPS_OF_A_GROUP for of, n in read if of is not None and of.group)
-    return area * copies.shared_bytes / made if copies is not None and made else None
+    executed = step.executed
+    shapes = [] if executed is None else [(matrix_product(opcode), n) for opcode, n in executed.warps_by_opcode.items()]
+    product_bytes = sum(
+        n * _ROWS * of.columns * _ROW_BYTES / WARPS_OF_A_GROUP for of, n in shapes if of is not None and of.group
+    )
+    return area * copies.shared_bytes / product_bytes if copies is not None and product_bytes else None
 
 
 def tiles_grown(
@@ -227,9 +231,9 @@ def tiles_grown(
     real: tuple[int, int],
     cluster: int,
     *,
-    both: float | None = None,
+    sides_sum: float | None = None,
 ) -> float | None:
-    """Tiles of the real result over those of the small one, of which each block computes one.
+    """Return the ratio of tile counts, real result to small one, with one tile per block of the small one.
 
     The sides of a tile are not known, but its area is, and how many of them cover the small result. Of all sides that
     fit both, and their sum where that is known, those that give each block a tile of the real result, too, come first;
@@ -241,7 +245,7 @@ def tiles_grown(
         small: m and n of the small result.
         real: Those of the real one.
         cluster: Blocks of a cluster, which share a row or a column of tiles; there are whole clusters.
-        both: Sum of the sides of a tile; None where that is not known.
+        sides_sum: Sum of the sides of a tile; None where that is not known.
 
     Returns:
         None where no sides fit.
@@ -253,16 +257,16 @@ def tiles_grown(
         return math.prod(counts)
 
     sides = [(side, area / side) for side in range(_SIDE, _LONGEST + 1, _SIDE) if area % (side * _SIDE) == 0]
-    sides = [one for one in sides if max(one) <= _LONGEST]
-    sides = [one for one in sides if both is not None and abs(sum(one) - both) < _SIDE] or sides
-    fitting = [(one, along) for one in sides for along in (0, 1) if tiles(small, one, along) == blocks[0]]
-    found = [tiles(real, *one) for one in fitting]
-    found = [blocks[1]] if blocks[1] in found else found
-    return sum(found) / len(found) / blocks[0] if found else None
+    sides = [pair for pair in sides if max(pair) <= _LONGEST]
+    sides = [pair for pair in sides if sides_sum is not None and abs(sum(pair) - sides_sum) < _SIDE] or sides
+    fitting = [(pair, along) for pair in sides for along in (0, 1) if tiles(small, pair, along) == blocks[0]]
+    tile_counts = [tiles(real, *candidate) for candidate in fitting]
+    tile_counts = [blocks[1]] if blocks[1] in tile_counts else tile_counts
+    return sum(tile_counts) / len(tile_counts) / blocks[0] if tile_counts else None
 
 
 _SIDE: Final = 16
-"""What the sides of a tile are multiples of: the least shape of matrix instructions but for n, which is 8."""
+"""Granularity of a tile's sides: the smallest shape of matrix instructions, except for n, which is 8."""
 _LONGEST: Final = 512
 
 
@@ -288,7 +292,7 @@ class Copies:
 
 
 def copies_of(step: EmulatedStep, beyond: float) -> Copies | None:
-    """Tell the bulk copies of a launch that bring operands from those that store results.
+    """Separate a launch's bulk copies that load operands from those that store results.
 
     The traffic of both is counted as one. What leaves shared memory has been stored there by threads, whole tiles, of
     which global memory gets what is not beyond the data.
@@ -300,21 +304,21 @@ def copies_of(step: EmulatedStep, beyond: float) -> Copies | None:
     Returns:
         None where there are no bulk copies.
     """
-    done = step.executed
-    if done is None or not done.warps_by_class.get(C.BULK_COPY):
+    counts = step.executed
+    if counts is None or not counts.warps_by_class.get(C.BULK_COPY):
         return None
-    opcodes = done.warps_by_opcode
-    from_global, to_shared = (done.memory.get(key, _NONE) for key in ("global.copy", "shared.copy"))
+    opcodes = counts.warps_by_opcode
+    from_global, to_shared = (counts.memory.get(key, _NONE) for key in ("global.copy", "shared.copy"))
     leaves = any(".global.shared::cta" in opcode for opcode in opcodes)
-    outgoing = min(done.memory.get("shared.store", _NONE).bytes_used, to_shared.bytes_used) if leaves else 0
+    outgoing = min(counts.memory.get("shared.store", _NONE).bytes_used, to_shared.bytes_used) if leaves else 0
     stored = min(outgoing / beyond, from_global.bytes_used)
     share = stored / from_global.bytes_used if from_global.bytes_used else 0.0
 
     # a single thread does this; where all warps come by, most of them are predicated off
-    made = {opcode: done.threads_by_opcode.get(opcode, n) for opcode, n in opcodes.items()}
+    executions = {opcode: counts.threads_by_opcode.get(opcode, n) for opcode, n in opcodes.items()}
 
     def executed(*beginnings: str, without: str = "?") -> int:
-        return sum(n for opcode, n in made.items() if opcode.startswith(beginnings) and without not in opcode)
+        return sum(n for opcode, n in executions.items() if opcode.startswith(beginnings) and without not in opcode)
 
     fills = executed("mbarrier.arrive.expect_tx", "mbarrier.expect_tx")
     blocks = math.prod(step.launch.grid)
@@ -340,7 +344,7 @@ def ring_of(
     *,
     alignments: Sequence[int] = (),
 ) -> Ring | None:
-    """The stages that asynchronous copies of a real launch fill.
+    """Return the ring of stages that a real launch's asynchronous copies fill.
 
     Args:
         step: What the CPU executed.
@@ -359,25 +363,25 @@ def ring_of(
         stage, fetched = copies.shared_bytes / copies.fills, SECTOR_BYTES * copies.sectors / copies.fills
         # there may be mbarriers for other things
         ahead = min(copies.ahead, int(shared_bytes / stage) - 1) if stage else copies.ahead
-        each = (asked / copies.fills for asked in step.fetched_by_map)
-        rows = tuple(zip(alignments, each, strict=False))  # either is empty in older records
+        bytes_per_fill = (map_bytes / copies.fills for map_bytes in step.fetched_by_map)
+        rows = tuple(zip(alignments, bytes_per_fill, strict=False))  # either is empty in older records
         return Ring(grown * copies.fills, stage, fetched, max(1, ahead), in_turn=False, rows=rows)
-    done, fills = step.executed, _steps_along_k(step, ptx)
-    if done is None or not fills or not (copied := done.memory.get("shared.copy", _NONE).bytes_used):
+    executed, fills = step.executed, _steps_along_k(step, ptx)
+    if executed is None or not fills or not (copied := executed.memory.get("shared.copy", _NONE).bytes_used):
         return None
     hot = ptx.hot_loop if ptx is not None else None
     # what the first steps of all need, and what the last ones ask for without need, is copied beside the loop
-    asked = hot.counts.load_bytes_global * math.prod(step.launch.block) if hot is not None else 0
-    stage = min(copied / fills, asked or math.inf)
-    told = hot.copies_ahead if hot is not None else None
-    if told is None:  # older records: what four warps multiply together is read until all have waited for it
-        read = 2 if any(opcode.startswith("wgmma") for opcode in done.warps_by_opcode) else 1
-        told = int(shared_bytes / stage) - read
-    return Ring(grown * fills, stage, stage, max(1, told), in_turn=True)
+    bytes_per_pass = hot.counts.load_bytes_global * math.prod(step.launch.block) if hot is not None else 0
+    stage = min(copied / fills, bytes_per_pass or math.inf)
+    stages_ahead = hot.copies_ahead if hot is not None else None
+    if stages_ahead is None:  # older records: what four warps multiply together is read until all have waited for it
+        in_use = 2 if any(opcode.startswith("wgmma") for opcode in executed.warps_by_opcode) else 1
+        stages_ahead = int(shared_bytes / stage) - in_use
+    return Ring(grown * fills, stage, stage, max(1, stages_ahead), in_turn=True)
 
 
 def awaited_share(step: EmulatedStep, ring: Ring | None, grown: float) -> float:
-    """Share of what asynchronous copies write to shared memory that a stage of some step is.
+    """Return the share of the bytes of asynchronous copies that belongs to a stage of some step.
 
     Beside it, the last steps of a tile may ask for stages beyond it, of which a small problem has as many as a large
     one. They write zeros and fetch nothing.
@@ -389,56 +393,56 @@ def awaited_share(step: EmulatedStep, ring: Ring | None, grown: float) -> float:
 
 
 def _steps_along_k(step: EmulatedStep, ptx: KernelMix | None) -> float:
-    """How many passes all blocks make through the loop along k, where `cp.async` fills a stage in each; or 0."""
+    """Return the passes of all blocks through the loop along k, if `cp.async` fills a stage in each; else 0."""
     copied = step.executed is not None and step.executed.warps_by_class.get(C.CP_ASYNC)
     return _passes_along_k(step, ptx) / _warps(step) if copied else 0.0
 
 
 def _passes_along_k(step: EmulatedStep, ptx: KernelMix | None) -> float:
-    """How many passes all warps make through the loop along k; 0 without one."""
-    done, hot = step.executed, ptx.hot_loop if ptx is not None else None
+    """Return the passes of all warps through the loop along k; 0 without one."""
+    executed, hot = step.executed, ptx.hot_loop if ptx is not None else None
     text = hot.counts.by_class.get(C.MMA, 0) if hot is not None else 0
-    return done.warps_by_class.get(C.MMA, 0) / text if done is not None and text else 0.0
+    return executed.warps_by_class.get(C.MMA, 0) / text if executed is not None and text else 0.0
 
 
 def _warps(step: EmulatedStep) -> int:
-    """Warps of a block."""
+    """Return the number of warps per block."""
     return -(-math.prod(step.launch.block) // WARP_SIZE)
 
 
 def products_of(executed: ExecutedCounts, instructions: float, *, group: bool) -> dict[str, float]:
-    """The multiply-adds of so many matrix instructions, in the proportions of those that the CPU executed, by type.
+    """Return the multiply-adds of some matrix instructions by type, in the proportions of the emulated ones.
 
     Args:
         executed: What the CPU executed.
         instructions: Matrix instructions of warps.
         group: Of those that four warps execute together, or of the others.
     """
-    read = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
-    each = instructions / (sum(n for _, n in read) or 1)
-    found: dict[str, float] = {}
-    for made, n in read:
+    products = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
+    scale = instructions / (sum(n for _, n in products) or 1)
+    totals: dict[str, float] = {}
+    for made, n in products:
         if made.group is group:
-            found[made.elements] = found.get(made.elements, 0.0) + each * n * made.multiply_adds
-    return found
+            totals[made.elements] = totals.get(made.elements, 0.0) + scale * n * made.multiply_adds
+    return totals
 
 
 def multiply_adds(executed: ExecutedCounts) -> float:
-    """The multiply-adds of all matrix instructions that the CPU executed, of those whose opcodes were kept."""
+    """Return the multiply-adds of all emulated matrix instructions with known opcodes."""
     instructions = executed.warps_by_class.get(C.MMA, 0)
     return sum(sum(products_of(executed, instructions, group=group).values()) for group in (False, True))
 
 
 def operand_wavefronts(executed: ExecutedCounts, instructions: float) -> float:
-    """Passes through shared memory in which so many matrix instructions of warps, as executed, read their operands.
+    """Return the shared-memory wavefronts in which some wgmma instructions read their operands.
 
     Of those that four warps execute together, which read 32 bytes of each of 64 rows and of each column: k is as many
     elements. That the rows may be in registers, the opcode does not say.
     """
-    read = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
-    each = instructions / (sum(n for _, n in read) or 1)
-    lines = sum(n * (_ROWS + made.columns) for made, n in read if made.group)
-    return each * lines * _ROW_BYTES / WARPS_OF_A_GROUP / LINE_BYTES
+    products = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
+    scale = instructions / (sum(n for _, n in products) or 1)
+    lines = sum(n * (_ROWS + product.columns) for product, n in products if product.group)
+    return scale * lines * _ROW_BYTES / WARPS_OF_A_GROUP / LINE_BYTES
 
 
 _ROWS: Final = 64

@@ -1,4 +1,4 @@
-"""How the work of a problem grows from the size that the CPU executed to the real one.
+"""Scaling of the work from the emulated problem size to the real one.
 
 Where throughput counts operations, these say it. Else the least bytes of the problem do, unless what was executed at
 half of a size shows that instructions grow faster than bytes (`EmulationRecord.growth`): a row of attention reads all
@@ -27,14 +27,14 @@ from lab.predict.count_curves import FIGURES, CountsBySize, figure_of, follows_b
 from lab.recorded.run_records import LaunchRecord, VariantRecord
 
 _REGULAR: Final = 0.1
-"""How far a power may lie from a whole number: what a block does once, and tiles filled in part, shift it so much."""
+"""Distance from a whole number up to which a power is regular: fixed work and partial tiles shift it."""
 _CLEARLY: Final = 1.25
-"""How many times faster than bytes instructions must grow to be what the work is taken from."""
+"""Factor by which instructions must grow faster than bytes to define the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How often as many instructions are executed in the hot loop, in the other loops, and outside of loops."""
+    """Ratios of executed instructions in the hot loop, in other loops, and outside of loops."""
 
     hot: float
     around: float
@@ -43,7 +43,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The work of a problem over that of the executed one.
+    """The work of a problem relative to the emulated one.
 
     Attributes:
         likely: The factor.
@@ -62,41 +62,42 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class _Powers:
-    """The powers that the variants of one problem showed, by size, of all blocks together or of one."""
+    """Growth exponents of one problem's variants, by size, over all blocks or per block."""
 
     shown: Mapping[str, tuple[float, ...]]
 
     @property
     def middle(self) -> Mapping[str, float]:
-        return {name: median(found) for name, found in self.shown.items()}
+        return {name: median(powers) for name, powers in self.shown.items()}
 
     @property
     def away(self) -> float:
-        """How far the variants are from whole powers that all share, at the worst size, in the mean."""
+        """Mean distance of the variants' exponents from common whole powers, at the worst size."""
         return max(
-            sum(abs(one - round(self.middle[name])) for one in found) / len(found) for name, found in self.shown.items()
+            sum(abs(power - round(self.middle[name])) for power in powers) / len(powers)
+            for name, powers in self.shown.items()
         )
 
     def growth(self, ratios: Mapping[str, float], blocks: float) -> Growth:
-        """Return what the sizes' ratios make, for so many times as many blocks; 1 likely where it is not regular."""
+        """Return the growth for ratios of sizes and of blocks; its likely value is 1 if it is irregular."""
         powers = self.middle
-        most = blocks * math.prod(ratio ** powers[name] for name, ratio in ratios.items())
+        upper = blocks * math.prod(ratio ** powers[name] for name, ratio in ratios.items())
         if any(abs(power - round(power)) > _REGULAR for power in powers.values()):
-            return Growth(1.0, most)
+            return Growth(1.0, upper)
         likely = blocks * math.prod(ratio ** round(powers[name]) for name, ratio in ratios.items())
         return Growth(likely, likely)
 
 
 def declared(record: VariantRecord) -> float:
-    """The work of the real problem over that of the small one: operations where they count, else bytes."""
-    done = record.emulation.counted if record.emulation is not None else None
-    if done is not None and record.merit is Merit.TFLOPS and done.flops and record.flops:
-        return record.flops / done.flops
-    return record.bytes_moved / done.bytes_needed if done is not None and done.bytes_needed else 1.0
+    """Return the declared work relative to the small problem: operations if they count, else bytes."""
+    emulated = record.emulation.counted if record.emulation is not None else None
+    if emulated is not None and record.merit is Merit.TFLOPS and emulated.flops and record.flops:
+        return record.flops / emulated.flops
+    return record.bytes_moved / emulated.bytes_needed if emulated is not None and emulated.bytes_needed else 1.0
 
 
 def counted(records: Sequence[VariantRecord]) -> dict[str, Growth]:
-    """How often as many instructions the variants of one problem execute at the real size, by variant id.
+    """Return the growth of executed instructions to the real size, by variant id.
 
     Returns:
         Nothing where a size that differs was not halved in any variant, or throughput counts operations.
@@ -104,35 +105,35 @@ def counted(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     if any(record.emulation is None or record.merit is Merit.TFLOPS for record in records):
         return {}
     ratios = {record.variant: _ratios(record) for record in records}
-    differing = {name for one in ratios.values() for name in one}
-    done = [record.emulation.counted for record in records if record.emulation is not None]
-    whole = _powers([one.growth for one in done], differing)
-    of_block = _powers([one.growth_of_block for one in done], differing)
-    if not differing or whole is None:
+    differing = {name for own_ratios in ratios.values() for name in own_ratios}
+    emulations = [record.emulation.counted for record in records if record.emulation is not None]
+    overall_powers = _powers([emulation.growth for emulation in emulations], differing)
+    of_block = _powers([emulation.growth_of_block for emulation in emulations], differing)
+    if not differing or overall_powers is None:
         return {}
-    if of_block is None or whole.away <= of_block.away:
-        return {variant: whole.growth(one, 1.0) for variant, one in ratios.items()}
-    regular = whole.away > _REGULAR >= of_block.away
+    if of_block is None or overall_powers.away <= of_block.away:
+        return {variant: overall_powers.growth(own_ratios, 1.0) for variant, own_ratios in ratios.items()}
+    regular = overall_powers.away > _REGULAR >= of_block.away
     grown = {record.variant: of_block.growth(ratios[record.variant], _blocks(record)) for record in records}
-    return {variant: replace(one, by_blocks=regular) for variant, one in grown.items()}
+    return {variant: replace(growth, by_blocks=regular) for variant, growth in grown.items()}
 
 
-def _powers(found: Sequence[Mapping[str, float]], differing: Iterable[str]) -> _Powers | None:
-    """What variants showed of the sizes that differ; None where no variant showed one of them."""
-    shown = {name: tuple(powers[name] for powers in found if name in powers) for name in differing}
-    return _Powers(shown) if all(shown.values()) else None
+def _powers(variant_powers: Sequence[Mapping[str, float]], differing: Iterable[str]) -> _Powers | None:
+    """Return the variants' exponents of the differing sizes; None if no variant has one of a size."""
+    powers_by_size = {name: tuple(powers[name] for powers in variant_powers if name in powers) for name in differing}
+    return _Powers(powers_by_size) if all(powers_by_size.values()) else None
 
 
 def _blocks(record: VariantRecord) -> float:
-    """Blocks of all launches over those of the small problem."""
+    """Return the blocks of all launches relative to those of the small problem."""
     real: Sequence[LaunchRecord | None] = [step.launch for step in record.steps] or [record.launch]
     assert record.emulation is not None  # noqa: S101 - the caller looked
     small = sum(math.prod(step.launch.grid) for step in record.emulation.counted.launches)
-    return sum(math.prod(one.grid) for one in real if one is not None) / small if small else 1.0
+    return sum(math.prod(launch.grid) for launch in real if launch is not None) / small if small else 1.0
 
 
 def works(records: Sequence[VariantRecord], labels: Mapping[str, str] | None = None) -> dict[str, Growth]:
-    """How the work of the variants of one problem grows, by variant id.
+    """Return the growth of the work of one problem's variants, by variant id.
 
     Curves through what was counted decide where they account for all of it, for all variants alike. Else what was
     counted decides where it grows clearly faster than what the problem declares; and also where it grows less because
@@ -144,69 +145,69 @@ def works(records: Sequence[VariantRecord], labels: Mapping[str, str] | None = N
     """
     if (curved := _curved(records, labels or {})) is not None:
         return curved
-    shown = counted(records)
-    found = {}
+    grown_counts = counted(records)
+    growths = {}
     for record in records:
-        least, grown = declared(record), shown.get(record.variant)
+        least, grown = declared(record), grown_counts.get(record.variant)
         if grown is None:
-            found[record.variant] = Growth(least, least)
+            growths[record.variant] = Growth(least, least)
         elif grown.by_blocks:
-            found[record.variant] = grown
+            growths[record.variant] = grown
         else:
-            likely, most = (x if x > _CLEARLY * least else least for x in (grown.likely, grown.most))
-            found[record.variant] = Growth(likely, max(likely, most))
-    return found
+            likely, upper = (x if x > _CLEARLY * least else least for x in (grown.likely, grown.most))
+            growths[record.variant] = Growth(likely, max(likely, upper))
+    return growths
 
 
 def _curved(records: Sequence[VariantRecord], labels: Mapping[str, str]) -> dict[str, Growth] | None:
-    """What curves say of all variants; None where they do not account for what was counted, or throughput does it."""
-    known = {
+    """Return the growth by fitted curves; None if they do not explain the counts or throughput counts operations."""
+    curves = {
         record.variant: CountsBySize(done.problem, resized_counts({}, done.launches), done.resized)
         for record in records
         if record.emulation is not None and (done := record.emulation.counted).resized
     }
-    if not known or any(record.emulation is None or record.merit is Merit.TFLOPS for record in records):
+    if not curves or any(record.emulation is None or record.merit is Merit.TFLOPS for record in records):
         return None
-    found = {}
+    growths = {}
     for record in records:
-        shown = {record.variant: known[record.variant]} if record.variant in known else known
-        grown = [_by_curves(record, one, labels.get(variant, "")) for variant, one in shown.items()]
-        certain = [one for one in grown if one is not None]
+        sources = {record.variant: curves[record.variant]} if record.variant in curves else curves
+        grown = [_by_curves(record, counts, labels.get(variant, "")) for variant, counts in sources.items()]
+        certain = [growth for growth in grown if growth is not None]
         if len(certain) < len(grown):
             return None
-        found[record.variant] = sorted(certain, key=lambda one: one.likely)[len(certain) // 2]
-    return found
+        growths[record.variant] = sorted(certain, key=lambda growth: growth.likely)[len(certain) // 2]
+    return growths
 
 
-def _by_curves(record: VariantRecord, shown: CountsBySize, label: str) -> Growth | None:
-    """What the curves of a variant say of a variant of the same problem, whose grid must grow as theirs did."""
+def _by_curves(record: VariantRecord, reference: CountsBySize, label: str) -> Growth | None:
+    """Return the growth of a variant by another variant's curves; its grid must grow as theirs did."""
     assert record.emulation is not None  # noqa: S101 - the caller looked
-    small, real, sizes = record.emulation.counted.problem, record.problem, shown.problem
+    small, real, sizes = record.emulation.counted.problem, record.problem, reference.problem
     names = [name for name in sizes if name in _ratios(record) or small.get(name) != sizes[name]]
-    at_small, at_real = ({name: _over(one.get(name), sizes[name]) for name in names} for one in (small, real))
+    at_small, at_real = ({name: _over(problem.get(name), sizes[name]) for name in names} for problem in (small, real))
     if not all((*at_small.values(), *at_real.values())):
         return None
-    blocks = shown.factor("blocks", at_small, at_real, label)
+    blocks = reference.factor("blocks", at_small, at_real, label)
     if not names or blocks is None or not follows_blocks(blocks, _blocks(record)):
         return None
-    figure = "looped" if shown.of.looped else "executed"
-    parts = [shown.factor(one, at_small, at_real, label) for one in FIGURES]
+    figure = "looped" if reference.of.looped else "executed"
+    parts = [reference.factor(kind, at_small, at_real, label) for kind in FIGURES]
     hot, around, outside = parts
     if hot is not None and around is not None and outside is not None:
-        counts = [figure_of(shown.of, one, label) for one in FIGURES]
-        whole = (hot * counts[0] + around * counts[1]) / shown.of.looped if shown.of.looped else outside
-        return Growth(whole, whole, parts=Parts(hot, around, outside) if label else None)
-    whole_only = shown.factor(figure, at_small, at_real, label)
+        counts = [figure_of(reference.of, kind, label) for kind in FIGURES]
+        total = (hot * counts[0] + around * counts[1]) / reference.of.looped if reference.of.looped else outside
+        return Growth(total, total, parts=Parts(hot, around, outside) if label else None)
+    whole_only = reference.factor(figure, at_small, at_real, label)
     return Growth(whole_only, whole_only) if whole_only is not None else None
 
 
 def _over(size: Scalar | None, counted: Scalar) -> float:
-    """One size over another; 0 where they are no sizes."""
+    """Return the ratio of two sizes; 0 if they are not sizes."""
     return size / counted if isinstance(size, int) and isinstance(counted, int) and counted > 0 else 0.0
 
 
 def _ratios(record: VariantRecord) -> dict[str, float]:
-    """Real over executed size, of the sizes that differ."""
+    """Return the ratios of real to emulated size, for sizes that differ."""
     assert record.emulation is not None  # noqa: S101 - the caller looked
     small = record.emulation.counted.problem
     return {

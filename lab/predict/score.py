@@ -1,90 +1,85 @@
-"""A predicted time of any kernel, from counts of an execution on the CPU. It ranks variants where nothing was measured.
+"""A predicted time of any kernel from the counts of an emulation, to rank variants without measurements.
 
-Each resource of the GPU would need a certain time if nothing else took any. The score combines these times as their
-norm of order 4, ``(sum of t^4)^(1/4)``: nearly the largest, and up to 19 % more where two are equal, since resources do
-not overlap perfectly. The cost of the launches is added. Seconds of a launch, on the SM that gets the most blocks
-(``ceil(blocks / SMs)``, which is the tail of a grid that does not fill its last wave):
+Each GPU resource would need a certain time by itself. The score combines these times by their norm of order 4,
+``(sum of t^4)^(1/4)``: nearly the largest, and up to 19 % more if two are equal, since resources overlap imperfectly.
+Launch overhead is added. Times of a launch are those of the SM with the most blocks
+(``ceil(blocks / SMs)``, the tail effect of a grid that does not fill its last wave):
 
 issue slots
-    warp instructions / 4: each of the four schedulers issues one a cycle.
+    warp instructions / 4: each of the four schedulers issues one per cycle.
 instruction fetch
-    Warp instructions of code that is longer than the nearest instruction cache, straight or in a loop, at the rate that
-    experiments/micro/code_size measured for so much code and so many resident warps.
+    Warp instructions of code longer than the nearest instruction cache, straight-line or in a loop, at the rate that
+    experiments/micro/code_size measured for this code size and number of resident warps.
 arithmetic
-    float and fma 128, integer and compare 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++ Programming Guide,
+    float and fma 128, integer and compare 64, special 16, shuffle 32 lanes/cycle and SM (CUDA C++ Programming Guide,
     Throughput of Native Arithmetic Instructions, 9.0), convert 32; fma in float64 at its own rate. Measured by
     experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
-    mma.sync and wgmma each reach a part on sm_90. wgmma reads its operands in shared memory, where small shapes take
-    longer, in clusters beside a part of what is copied there, and reaches the same part of that.
+    mma.sync and wgmma each reach a fraction on sm_90. wgmma reads its operands from shared memory, where small shapes
+    take longer; in clusters it competes with a part of the copies there. It reaches the same fraction of that rate.
 power (whole GPU)
-    What wgmma multiplies, at 0.71 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
-    kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 16.
+    wgmma multiply-adds at 0.71 of that rate: with all SMs busy, the GPU lowers its clock. Idle time counts, so a kernel
+    whose SMs stall keeps the clock. It limits the total time, by a norm of order 16.
 load/store units
-    Memory instructions, one of 32 lanes a cycle.
+    Memory instructions, one of 32 lanes per cycle.
 shared memory
-    Wavefronts, one a cycle, as the CPU execution counted them: bank conflicts are in it.
+    Wavefronts, one per cycle, as counted by the emulation: bank conflicts are included.
 L1
-    Passes through its data banks, one a cycle (experiments/micro/l1_reuse, whose lanes all meet in one bank), and the
-    lines of 128 bytes that loads look up, 2.8 a cycle (experiments/micro/random_sectors, whose lanes do not): the
-    larger. Uncoalesced accesses are in it. Records that lack the passes have one for each line.
+    The larger of two: passes through its data banks, one per cycle (experiments/micro/l1_reuse, all lanes in one bank),
+    and tag lookups of 128-byte lines, 2.8 per cycle (experiments/micro/random_sectors, lanes in different banks).
+    Uncoalesced accesses are included. Records without passes count one per line.
 L2 reads, L2 writes
-    Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). L1
-    serves repeated reads as `lab.predict.caches` says; for records that lack what was read again: see `Reuse`. Bulk
-    copies pass by L1. Of those that fill stages, L2 sends all SMs together 55 bytes a cycle for each SM, and fewer of
-    rows that begin within lines.
+    Bytes of sectors over L2's bandwidth per SM and cycle (`lab.hardware.latencies`). L1 serves repeated reads as in
+    `lab.predict.caches`; for records without reuse data, see `Reuse`. Bulk copies bypass L1. L2 sends those that fill
+    stages at 55 bytes per cycle and SM over all SMs, and slower if rows begin within lines.
 stages, copies
-    Asynchronous copies that fill a ring of stages in shared memory. A stage is there when its last line has come, 900
-    cycles after it was asked for from DRAM and 502 from L2, and its wavefronts have been written; as many are under way
-    as the ring has, less the one that is read. Blocks that want the same lines wait for DRAM together. Where a warp
-    does nothing but ask for stages, it asks again when the products of the next step have been queued, so that a round
-    takes an arrival and the products of a step but those of its last instruction, and of a cluster 140 cycles more.
-    Where the warps that ask also multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle; of
-    wgmma also what it does.
+    Asynchronous copies that fill a ring of stages in shared memory (multistage pipeline). A stage is ready when its
+    last line has arrived, 900 cycles after the request from DRAM or 502 from L2, and its wavefronts are written. All
+    stages of the ring but the one being read are in flight. Blocks that load the same lines wait for DRAM together. A
+    producer warp issues the next stage once the MMAs of the next step are queued, so a round takes one arrival and a
+    step's MMAs except its last instruction, plus 140 cycles in a cluster. If the warps that copy also multiply, each
+    step takes its wait: a latency, and its bytes at 26 per cycle; for wgmma also its MMAs.
 atomics
-    Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
-    (`busy_slices`); those of shared memory are wavefronts.
+    Serialised updates of global memory, spread over the L2 slices of the updated elements (`busy_slices`); atomics in
+    shared memory count as wavefronts.
 starts of blocks
     0.6 ns each, over the whole GPU.
 DRAM
-    Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
-    bandwidth; words that are read at random and rows that are read again, where L2 does not hold them. Launches of a
-    sequence that declare their bytes move those, less what L2 can hold from one to the next. Half of it is added to
-    what stages take, which all wait for the same first steps of their tiles.
+    Compulsory bytes of the problem, plus the rest of each sector that stores fill only in part, at 0.867 of the
+    bandwidth; plus random and repeated reads that miss L2. Launches of a sequence with declared bytes move those, less
+    the data L2 can keep from one to the next. Half of it is added to the stages' time, since all blocks wait for the
+    same first steps of their tiles.
 local memory
-    What ptxas spills, by the SASS: load/store units and tags as for other accesses; of what the resident threads keep
-    there, the share that L1 does not hold goes to L2, and the share of that which L2 does not hold to DRAM.
+    Spills, from the SASS: load/store units and tags as for other accesses; the share of the resident threads' spills
+    that exceeds L1 goes to L2, and the share of that which exceeds L2 goes to DRAM.
 latency
-    What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
-    need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
-    and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition and for what the
-    others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same; the
-    last blocks of an SM take a round of their own. Other blocks of more than 8 warps take 22 % more for each doubling.
-    A global load takes 900 cycles from DRAM, 502 from L2 and 55 from L1, as long as the last line of those that are
-    waited for together; a warp waits for no more loads than the CPU executed. Records without chains: 900 for each
-    group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia
-    et al., arXiv 1804.06826).
+    Latency of a block over the resident blocks per SM, since occupancy hides it: the time its warps need alone, by the
+    order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start and end. In kernels
+    with matrix instructions, warps that meet at barriers also wait for each other's mma.sync on their sub-partition,
+    for the others' shared-memory reads, and for co-resident blocks, which do the same; the last blocks of an SM take a
+    separate round. Other blocks of more than 8 warps take 22 % more per doubling. A global load takes 900 cycles from
+    DRAM, 502 from L2 and 55 from L1; of loads waited for together, the last line counts. A warp waits for no more loads
+    than were emulated. Records without chains: 900 per group of global loads, as large as the hot region's; 20 per
+    barrier, 24 per shuffle, 4 per instruction (Jia et al., arXiv 1804.06826).
 ends of blocks
-    Of kernels with matrix instructions, what a block does outside of the loop that multiplies: until its first stage is
-    there, and when it makes results of its sums and stores them, no faster than L2 takes them. Where an SM holds one
-    block, nothing multiplies meanwhile, in every tile, unless warps hand over their turn by a named barrier; else this
-    is so once. It is added to the rest.
+    Prologue and epilogue of kernels with matrix instructions: the time until the first stage is ready, and the time to
+    convert and store the accumulators, no faster than L2 accepts them. With one resident block per SM, the tensor cores
+    idle meanwhile, in every tile, unless warps alternate by a named barrier (ping-pong); with several blocks,
+    only once. It is added to the rest.
 
-Blocks that loop over the data make whole passes, or take whole tiles. The blocks of a cluster start together, as many
-clusters as the GPU likely holds (`lab.hardware.clusters`). All of these times are of the block that makes most; those
-of the whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
+Persistent blocks make whole passes or take whole tiles. The blocks of a cluster start together, as many clusters as the
+GPU likely holds (`lab.hardware.clusters`). All times are those of the block with the most work, except those of the
+whole GPU; DRAM's is scaled, since the last blocks do not saturate it.
 
-Launches that are shorter than 50 µs are timed in a queue, where the next is prepared while one runs, and with what L2
-holds in L2 (`warm_below_s`).
+Launches shorter than 50 µs are timed back to back, so that launch overhead overlaps and L2 is warm (`warm_below_s`).
 
-docs/explanation/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The
-order of the norm and the charge for partly filled sectors were chosen with its errors in view; the other constants
-are those of `lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of
-shared memory.
+docs/explanation/score.md, generated by benchmarks/score_agreement.py, compares the score with times on an H200. The
+order of the norm and the charge for partly filled sectors were tuned on its errors. The other constants come from
+`lab.hardware.latencies` and the documents named above; a shuffle is assumed to have shared-memory latency.
 
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
-groups of `_GROUPS` one after the other with none.
+groups of `_GROUPS` serialised with no reuse in L1.
 """
 
 from __future__ import annotations
@@ -105,8 +100,8 @@ from lab.isa.model import InstructionClass as C
 from lab.predict.work import Fetched, LaunchWork, Ring, Spilled
 
 TOLERANCE: Final = 0.05
-"""Scores that differ by less are tied. Of pairs of variants that score further apart, docs/explanation/score.md
-counts how many the hardware orders alike; below this difference the order of the scores says nothing."""
+"""Relative difference below which scores are tied and their order is not significant. docs/explanation/score.md counts
+how many pairs of variants with a larger difference the hardware orders alike."""
 
 ORDER: Final = 4
 _GROUPS: Final = (
@@ -118,16 +113,16 @@ _GROUPS: Final = (
     ("latency", "copies", "stages", "starts of blocks"),
     ("ends of blocks",),
 )  # fmt: skip
-"""Resources that work side by side whatever a kernel does: what its warps issue, what memory moves, what they wait
-for, and how they begin and end. At worst these follow each other."""
+"""Resources that overlap in any kernel: issue, memory traffic, latency, and prologue and epilogue. In the worst case
+these groups run one after the other."""
 _LIMIT_ORDER: Final = 16
-"""Order of the norm of the time and of the one that the GPU's power allows."""
+"""Order of the norm of the time and the power-limited time."""
 _STAGES: Final = "stages"
 _DRAM: Final = "DRAM"
 _READS: Final = "L2 reads"
 _PRODUCTS: Final = "tensor cores"
 _ENDS: Final = "ends of blocks"
-"""What no other resource works beside."""
+"""The resource that overlaps with nothing else."""
 _SMALL_BLOCK: Final = 8
 _MEMORY: Final = (
     C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
@@ -135,9 +130,9 @@ _MEMORY: Final = (
 
 
 class Reuse(Enum):
-    """How much of what is read more than once L1 serves: what `Fetched` says, where that was counted.
+    """Share of repeated reads that L1 serves: from `Fetched` if it was counted.
 
-    Where it was not, `LIKELY` is the geometric mean of the two bounds.
+    If it was not, `LIKELY` is the geometric mean of the two bounds.
     """
 
     LIKELY = auto()
@@ -147,14 +142,14 @@ class Reuse(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KernelScore:
-    """A predicted time and what it is made of.
+    """A predicted time and its components.
 
     Attributes:
-        seconds: The whole, launches included.
-        resources: Seconds that each resource alone would need, the largest first.
-        launches_s: Seconds of starting the launches.
-        least_s: The whole under the assumptions that favour it most.
-        most_s: The whole under those that favour it least.
+        seconds: Total time, launch overhead included.
+        resources: Seconds each resource would need by itself, largest first.
+        launches_s: Launch overhead in seconds.
+        least_s: Total time under the most favourable assumptions.
+        most_s: Total time under the least favourable assumptions.
     """
 
     seconds: float
@@ -165,7 +160,7 @@ class KernelScore:
 
     @property
     def bound(self) -> str:
-        """The resource that needs the most time."""
+        """The limiting resource: the one that needs the most time."""
         return next(iter(self.resources))
 
 
@@ -175,9 +170,8 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int, *, warm_be
     Args:
         gpu: The GPU.
         launches: At least one.
-        bytes_moved: Least bytes of the problem through DRAM; 0 where that is not known.
-        warm_below_s: What takes less is launched again and again, so that L2 holds what it can and the next launch is
-            prepared while one runs.
+        bytes_moved: Compulsory DRAM bytes of the problem; 0 if unknown.
+        warm_below_s: Shorter launches are assumed to run back to back, with a warm L2 and overlapped launch overhead.
 
     Returns:
         The score. Times of several launches add up resource by resource.
@@ -186,109 +180,118 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int, *, warm_be
     if cold.seconds >= warm_below_s:
         return cold
     queued = replace(gpu.latencies, launch_s=gpu.latencies.relaunch_s)
-    # what is read in turn and does not fit pushes out what comes next
-    kept = gpu.latencies.l2_share * gpu.l2_bytes
-    past = min(1.0, max(0.0, (bytes_moved - kept) / max(1.0, gpu.l2_bytes - kept)))
-    warm = [one if one.least_bytes is None else replace(one, least_bytes=past * one.least_bytes) for one in launches]
-    return _scored(gpu, queued, warm, round(past * bytes_moved))
+    # cyclic reads beyond L2's capacity evict the data needed next
+    l2_capacity = gpu.latencies.l2_share * gpu.l2_bytes
+    evicted = min(1.0, max(0.0, (bytes_moved - l2_capacity) / max(1.0, gpu.l2_bytes - l2_capacity)))
+    warm = [
+        launch if launch.least_bytes is None else replace(launch, least_bytes=evicted * launch.least_bytes)
+        for launch in launches
+    ]
+    return _scored(gpu, queued, warm, round(evicted * bytes_moved))
 
 
 def _scored(gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelScore:
-    """Predict the time of launches in one state of L2."""
+    """Predict the time of launches for one state of L2."""
     started = machine.launch_s * len(launches)
     likely, best, worst = (_seconds(gpu, machine, launches, bytes_moved, reuse) for reuse in Reuse)
     power = sum(_allowed(gpu, machine, launch) for launch in launches) - started
-    whole = _together(machine, likely)
+    combined = _together(machine, likely)
     if power > 0:
-        whole = (whole**_LIMIT_ORDER + power**_LIMIT_ORDER) ** (1 / _LIMIT_ORDER)
+        combined = (combined**_LIMIT_ORDER + power**_LIMIT_ORDER) ** (1 / _LIMIT_ORDER)
         likely["power"] = power
-    apart = [max((worst.get(name, 0.0) for name in group), default=0.0) for group in _GROUPS]
-    shown = dict(sorted(((n, s) for n, s in likely.items() if s), key=lambda item: -item[1]))
+    by_group = [max((worst.get(name, 0.0) for name in group), default=0.0) for group in _GROUPS]
+    resources = dict(sorted(((n, s) for n, s in likely.items() if s), key=lambda item: -item[1]))
     return KernelScore(
-        started + whole,
-        shown or {"launch": started},
+        started + combined,
+        resources or {"launch": started},
         started,
         least_s=started + max(best.values(), default=0.0),
-        most_s=started + max(whole, sum(apart)),
+        most_s=started + max(combined, sum(by_group)),
     )
 
 
-def _together(machine: SmLatencies, found: Mapping[str, float]) -> float:
-    """Return the seconds of all resources together.
+def _together(machine: SmLatencies, resources: Mapping[str, float]) -> float:
+    """Return the combined time of all resources, in seconds.
 
-    Stages of a product wait together: blocks that start at the same time ask DRAM for the same steps of their tiles. So
-    what DRAM needs is hidden in part only.
+    The stages of a GEMM wait together: blocks that start at the same time request the same steps of their tiles from
+    DRAM. So DRAM time is hidden only in part.
     """
-    together = _STAGES in found and found.get(_PRODUCTS, 0.0) > 0
+    together = _STAGES in resources and resources.get(_PRODUCTS, 0.0) > 0
     apart = {_ENDS, _DRAM} if together else {_ENDS}
-    norm: float = sum(seconds**ORDER for name, seconds in found.items() if name not in apart) ** (1 / ORDER)
-    bare = machine.bare_dram * found.get(_DRAM, 0.0) if together else 0.0
-    return norm + bare + found.get(_ENDS, 0.0)
+    norm: float = sum(seconds**ORDER for name, seconds in resources.items() if name not in apart) ** (1 / ORDER)
+    bare = machine.bare_dram * resources.get(_DRAM, 0.0) if together else 0.0
+    return norm + bare + resources.get(_ENDS, 0.0)
 
 
 def _seconds(
     gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], bytes_moved: int, reuse: Reuse
 ) -> dict[str, float]:
-    """Return the seconds that each resource alone would need for all launches."""
+    """Return the seconds each resource would need by itself for all launches."""
     clock = gpu.clock_mhz * 1e6
-    found: dict[str, float] = {}
+    resources: dict[str, float] = {}
     for launch in launches:
         least = bytes_moved / len(launches) if launch.least_bytes is None else launch.least_bytes
         for name, cycles in _cycles(gpu, machine, launch, least, reuse).items():
-            found[name] = found.get(name, 0.0) + launch.uneven * cycles / clock
+            resources[name] = resources.get(name, 0.0) + launch.uneven * cycles / clock
         update = machine.float_update_s if launch.one_float else machine.atomic_update_s
         meeting = launch.updates * update / busy_slices(launch.chunks, machine.l2_slices)
         for name, seconds in (("atomics", meeting), ("starts of blocks", launch.blocks * machine.block_start_s)):
-            found[name] = found.get(name, 0.0) + seconds
+            resources[name] = resources.get(name, 0.0) + seconds
     if gpu.dram_gb_s:
-        moved = max(float(bytes_moved), sum(_passed_on(gpu, launch, reuse) for launch in launches))
-        whole = moved + sum(launch.partial_bytes for launch in launches)
+        dram_bytes = max(float(bytes_moved), sum(_passed_on(gpu, launch, reuse) for launch in launches))
+        with_partial = dram_bytes + sum(launch.partial_bytes for launch in launches)
         if reuse is Reuse.LIKELY:
-            moved = whole
-        elif reuse is Reuse.NONE:  # what is not used of the sectors is fetched again for who does
-            moved = whole + sum(map(_unused, launches))
-        moved += sum(one.spilled.past_l1 * one.spilled.past_l2 * one.spilled.bytes for one in launches if one.spilled)
-        found[_DRAM] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
+            dram_bytes = with_partial
+        elif reuse is Reuse.NONE:  # unused bytes of sectors are fetched again by their users
+            dram_bytes = with_partial + sum(map(_unused, launches))
+        dram_bytes += sum(
+            launch.spilled.past_l1 * launch.spilled.past_l2 * launch.spilled.bytes
+            for launch in launches
+            if launch.spilled
+        )
+        resources[_DRAM] = dram_bytes / (gpu.dram_gb_s * 1e9 * machine.dram_share)
         if reuse is Reuse.LIKELY:
-            found[_DRAM] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
-        # while the last blocks make a pass that the others do not, they keep no DRAM busy
-        found[_DRAM] *= sum(launch.uneven for launch in launches) / len(launches)
-    return found
+            resources[_DRAM] += sum(
+                _lost(gpu, machine, launch.fetched, bytes_moved) for launch in launches if launch.fetched
+            )
+        # while the last blocks make an extra pass, they do not saturate DRAM
+        resources[_DRAM] *= sum(launch.uneven for launch in launches) / len(launches)
+    return resources
 
 
 def _passed_on(gpu: Gpu, work: LaunchWork, reuse: Reuse) -> float:
-    """Return the bytes that a launch of a sequence moves through DRAM: what L2 does not hold from the last one."""
+    """Return the DRAM bytes of a launch in a sequence: the data L2 does not hold from the previous launch."""
     if work.least_bytes is None or reuse is Reuse.ALL:
         return 0.0
     return max(0.0, work.least_bytes - gpu.l2_bytes) if reuse is Reuse.LIKELY else work.least_bytes
 
 
 def _unused(work: LaunchWork) -> float:
-    """Return the bytes of loaded sectors that those who load them do not use."""
+    """Return the bytes of loaded sectors that are not used by the loads."""
     if work.fetched is not None:
         return work.fetched.unused
     return max(0.0, SECTOR_BYTES * work.load_sectors - work.load_bytes)
 
 
-def _lost(gpu: Gpu, machine: SmLatencies, found: Fetched, bytes_moved: int) -> float:
-    """Return the seconds that DRAM needs beyond the least bytes for what L2 holds no longer."""
+def _lost(gpu: Gpu, machine: SmLatencies, fetched: Fetched, bytes_moved: int) -> float:
+    """Return the DRAM seconds, beyond the compulsory bytes, for data evicted from L2."""
     rate = (gpu.dram_gb_s or 0.0) * 1e9 * machine.dram_share
-    among = found.lonely_share * bytes_moved
+    among = fetched.lonely_share * bytes_moved
     beyond = max(0.0, 1 - gpu.l2_bytes * machine.l2_share / among) if among else 0.0
-    alone = max(0.0, found.lonely * machine.dram_sector_s - found.lonely_bytes / rate)
-    return beyond * alone + SECTOR_BYTES * found.again / rate
+    alone = max(0.0, fetched.lonely * machine.dram_sector_s - fetched.lonely_bytes / rate)
+    return beyond * alone + SECTOR_BYTES * fetched.again / rate
 
 
 def _passes(work: LaunchWork) -> float:
-    """Return the passes through the data banks of L1, of records that lack them one for each line."""
+    """Return the passes through the data banks of L1; for records without them, one per line."""
     passes = work.fetched.passes if work.fetched is not None else None
     return _lines(work) if passes is None else passes
 
 
 def _lines(work: LaunchWork) -> float:
-    """Return the lines of 128 bytes that loads look up: an even access takes one for four sectors.
+    """Return the 128-byte lines that loads look up: a coalesced access takes one per four sectors.
 
-    Where lines were not counted, sectors beyond those that the same bytes would fill lie in lines of their own.
+    If lines were not counted, sectors beyond the minimum for the same bytes are assumed to lie in separate lines.
     """
     if work.fetched is not None:
         return work.fetched.lines
@@ -300,7 +303,7 @@ _SECTORS_PER_LINE: Final = 4
 
 
 def busy_slices(chunks: int, slices: int) -> float:
-    """Return how many slices of L2 hold at least one of some chunks, if each lies in a slice at random."""
+    """Return the expected number of L2 slices that hold at least one of some randomly placed chunks."""
     return slices * (1 - (1 - 1 / slices) ** max(1, chunks))
 
 
@@ -316,16 +319,16 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     fp64 = sm.fp64_lanes or sm.fp32_lanes
     fp = WARP_SIZE * ((1 - work.double) / sm.fp32_lanes + work.double / fp64)
     every = SECTOR_BYTES * work.load_sectors
-    read = max(0.0, least - SECTOR_BYTES * work.store_sectors + work.partial_bytes) if least else every
+    dram_read = max(0.0, least - SECTOR_BYTES * work.store_sectors + work.partial_bytes) if least else every
     served = work.fetched
     fetched = {
-        Reuse.LIKELY: SECTOR_BYTES * served.likely if served else math.sqrt(every * min(every, read)),
-        Reuse.ALL: SECTOR_BYTES * served.least if served else min(every, read),
+        Reuse.LIKELY: SECTOR_BYTES * served.likely if served else math.sqrt(every * min(every, dram_read)),
+        Reuse.ALL: SECTOR_BYTES * served.least if served else min(every, dram_read),
         Reuse.NONE: SECTOR_BYTES * served.most if served else every,
     }[reuse]
     sent = fetched if served else every
     even = min(1.0, work.load_bytes / sent) if sent else 1.0  # share of the sectors' bytes that are used
-    made = {
+    cycles = {
         "issue slots": work.instructions * share / sm.sub_partitions,
         "instruction fetch": share * _fetching(machine, work, min(max(1, work.blocks_per_sm), fullest)),
         "floating point": warps(C.FMA, C.FLOAT) * fp,
@@ -343,31 +346,31 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     }
     if work.spilled is not None:
         requests, past = work.spilled.loads + work.spilled.stores, work.spilled.past_l1
-        made["load/store units"] += requests * WARP_SIZE / sm.lsu_lanes * share
-        made["L1"] += requests / machine.l1_lines * share
-        made[_READS] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
-        made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
+        cycles["load/store units"] += requests * WARP_SIZE / sm.lsu_lanes * share
+        cycles["L1"] += requests / machine.l1_lines * share
+        cycles[_READS] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
+        cycles["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
     resident = min(max(1, work.blocks_per_sm), fullest)
     queueing = _queueing(gpu, machine, work, resident)
-    # what is counted for warps that wait for each other's products is not lost once more
+    # the large-block loss is already contained in the queueing for tensor cores
     doublings = 0.0 if queueing else max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     loss = 1 + machine.large_block_loss * doublings
     chain = loss * (_alone(gpu, machine, work, least) + queueing)
-    rounds, (whole, last) = chain * fullest / resident, divmod(fullest, resident)
-    if queueing and last:  # these blocks take as long, with fewer beside them
-        rounds = chain * (whole + 1) - loss * (queueing - _queueing(gpu, machine, work, last))
+    rounds, (full_rounds, last) = chain * fullest / resident, divmod(fullest, resident)
+    if queueing and last:  # the last round has fewer co-resident blocks
+        rounds = chain * (full_rounds + 1) - loss * (queueing - _queueing(gpu, machine, work, last))
     bare, hidden = _ends(gpu, work, least, loss)
-    # blocks beside it multiply while one begins or ends; without any, nothing does
+    # co-resident blocks multiply during a block's prologue and epilogue; without any, nothing does
     alone = 0 if work.ends is None else fullest if resident == 1 else 1
-    made["latency"] = rounds + (hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
-    made[_ENDS] = bare * alone
+    cycles["latency"] = rounds + (hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
+    cycles[_ENDS] = bare * alone
     if work.ring is not None:
-        made.update(_copying(gpu, work, work.ring, least, resident))
-    return made
+        cycles.update(_copying(gpu, work, work.ring, least, resident))
+    return cycles
 
 
 def _fullest(gpu: Gpu, work: LaunchWork) -> int:
-    """Return the blocks of the SM that executes most of them."""
+    """Return the number of blocks on the SM that executes most of them."""
     if work.cluster <= 1:
         return -(-work.blocks // gpu.sms)
     resident = max(1, work.blocks_per_sm)
@@ -378,11 +381,11 @@ def _fullest(gpu: Gpu, work: LaunchWork) -> int:
 def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int) -> dict[str, float]:
     """Return the cycles in which the stages of a ring arrive.
 
-    A warp that does nothing but copy asks for a stage as soon as it is free. That is known when the products of the
-    next step have been queued, of which only the last can wait while the others are made. So the stages that are ahead
-    take an arrival and a step but its last instruction. Warps that also multiply ask for one a step, and wait for
-    another. What wgmma reads they may fill again when its products have been made, behind all that a step takes them;
-    what they have loaded into registers, once they have met, at the beginning of one.
+    A producer warp requests a stage as soon as it is free. It learns this when the MMAs of the next step are queued, of
+    which only the last can wait while the others execute. So a round takes one arrival and a step's MMAs except its
+    last instruction. Warps that copy and multiply request one stage per step and wait for another. A stage read by
+    wgmma can be refilled when its MMAs have completed, at the end of a step; a stage loaded into registers can be
+    refilled after the block barrier, at the beginning of a step.
     """
     machine = gpu.latencies
     share = _fullest(gpu, work) / work.blocks  # of the launch, on the fullest SM
@@ -397,18 +400,18 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
 
 
 def _queued(work: LaunchWork, ring: Ring) -> float:
-    """Return the share of a step's products that are made before the last of its instructions is queued: all but one's.
+    """Return the share of a step's MMA time before its last instruction is queued: all but one instruction's.
 
-    Where instructions were not counted, that is all.
+    If instructions were not counted, that is 1.
     """
     instructions = work.by_class.get(C.MMA, 0.0) / WARPS_OF_A_GROUP / ring.fills
     return 1 - 1 / max(1.0, instructions) if instructions else 1.0
 
 
 def _received(gpu: Gpu, work: LaunchWork, share: float) -> float:
-    """Return the cycles in which L2 sends what bulk copies read.
+    """Return the cycles in which L2 sends the data of bulk copies.
 
-    Of stages, it has so much for all SMs together: where few have a block more, these receive faster.
+    For stages, the bandwidth is shared by all SMs: if only a few SMs have an extra block, these receive faster.
     """
     machine, ring = gpu.latencies, work.ring
     if ring is None or ring.in_turn:
@@ -417,26 +420,26 @@ def _received(gpu: Gpu, work: LaunchWork, share: float) -> float:
 
 
 def _arrival(gpu: Gpu, work: LaunchWork, ring: Ring, least: float) -> float:
-    """Return the cycles from the request for a stage until all of it has been written."""
-    written = _stretched(gpu.latencies, ring) / LINE_BYTES / gpu.latencies.shared_wavefronts
-    return _last_line(gpu, work, ring, least) + written
+    """Return the cycles from the request of a stage until it is completely written."""
+    write_cycles = _stretched(gpu.latencies, ring) / LINE_BYTES / gpu.latencies.shared_wavefronts
+    return _last_line(gpu, work, ring, least) + write_cycles
 
 
 def _stretched(machine: SmLatencies, ring: Ring) -> float:
-    """Return the bytes of a stage, or those that the block fetches for it if they take longer.
+    """Return the effective bytes of a stage: its size, or the cost of the rows fetched for it if larger.
 
-    Of these, what is fetched in rows that begin within lines counts for more. What other blocks of a cluster fetch and
-    share has cost them that.
+    Rows that begin within lines count for more. Multicast data fetched by other blocks of a cluster is charged to
+    those blocks.
     """
     by_alignment = dict(machine.unaligned_rows)
     return max(ring.bytes, sum(fetched * by_alignment.get(alignment, 1.0) for alignment, fetched in ring.rows))
 
 
 def _last_line(gpu: Gpu, work: LaunchWork, ring: Ring, least: float) -> float:
-    """Return the cycles until the last line of a stage comes: `least` bytes of all come from DRAM, the rest from L2.
+    """Return the cycles until the last line of a stage arrives: `least` bytes come from DRAM, the rest from L2.
 
-    Blocks that run side by side take the same step at the same time. Those of a row or a column of tiles, of W blocks
-    about the root of W, want the same lines, so that all of them wait when these come from DRAM.
+    Concurrent blocks reach the same step at the same time. Blocks in a row or column of tiles, about sqrt(W) of W,
+    load the same lines, so all of them wait if these come from DRAM.
     """
     machine, together = gpu.latencies, min(work.blocks, gpu.sms * max(1, work.blocks_per_sm))
     distant = max(0.0, least - SECTOR_BYTES * work.store_sectors) / max(1.0, ring.fills * ring.fetched)
@@ -445,32 +448,33 @@ def _last_line(gpu: Gpu, work: LaunchWork, ring: Ring, least: float) -> float:
 
 
 def _ends(gpu: Gpu, work: LaunchWork, least: float, loss: float) -> tuple[float, float]:
-    """Return the cycles of a block before it multiplies, until its first stage is there, and while it makes results.
+    """Return the cycles of a block's prologue and epilogue: those nothing hides, and those other warps hide.
 
-    Those in which no warps of it multiply, and those in which others do, whose turn it is.
+    The prologue lasts until the first stage is ready; in the epilogue, results are converted and stored. In the hidden
+    cycles, other warps of the block multiply.
     """
     machine = gpu.latencies
     if work.ends is None:
         return loss * machine.block_latency, 0.0
     first = _arrival(gpu, work, work.ring, least) if work.ring is not None else 0.0
     waits = min(work.ends.global_loads, work.end_loads / (work.blocks * work.warps_per_block))
-    made = _along(machine, work, replace(work.ends, global_loads=0.0), least)
-    made += waits * _load_latency(machine, work, work.ends, least)
-    results = max(made, SECTOR_BYTES * work.store_sectors / work.blocks / machine.store_bytes)
+    epilogue = _along(machine, work, replace(work.ends, global_loads=0.0), least)
+    epilogue += waits * _load_latency(machine, work, work.ends, least)
+    results = max(epilogue, SECTOR_BYTES * work.store_sectors / work.blocks / machine.store_bytes)
     bare = first + loss * (machine.block_latency + results / work.turns)
     return bare, loss * results * (1 - 1 / work.turns)
 
 
 def _allowed(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
-    """Return the seconds in which the GPU's power lets its SMs multiply so much, launches and pauses included."""
+    """Return the seconds of these MMAs under the GPU's power limit, launch overhead and stalls included."""
     cycles = _documented(gpu, work.group_products) / (machine.group_products * machine.tensor_clock)
     return cycles / gpu.sms / (gpu.clock_mhz * 1e6)
 
 
 def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
-    """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
-    alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
-    if together:  # they read no faster than shared memory lets them, beside what blocks of a cluster copy there
+    """Return the tensor core cycles of the whole launch on one SM, at the highest clock."""
+    alone, together = (_documented(gpu, products) for products in (work.products, work.group_products))
+    if together:  # limited by shared memory, which a cluster's copies also use
         beside = machine.copies_beside if work.cluster > 1 else 0.0
         waves = work.group_wavefronts + beside * work.wavefronts
         together = max(together, waves / machine.shared_wavefronts)
@@ -478,13 +482,12 @@ def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
 
 
 def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork, resident: int) -> float:
-    """Return the cycles that a warp waits for what other warps multiply and read.
+    """Return the cycles that a warp waits for the MMAs and shared-memory reads of other warps.
 
-    Warps that meet at barriers multiply at the same time, those of a sub-partition one after the other, and read what
-    they multiply in shared memory at the same time. A warp's own instructions are on its chain; those of four warps
-    together (wgmma) keep no warp from going on. Each block beside it is with the tensor cores or with shared memory, in
-    proportion to what it needs of both, and there as long as they take for it (proportional bounds of closed queueing
-    networks: Hsieh and Lam, Performance Evaluation 7, 1987).
+    Warps that meet at barriers multiply at the same time, serialised on each sub-partition, and read operands from
+    shared memory at the same time. A warp's own instructions are on its chain; wgmma does not block a warp. Each
+    co-resident block occupies the tensor cores or shared memory, in proportion to its demand for each, for its service
+    time there (proportional bounds of closed queueing networks: Hsieh and Lam, Performance Evaluation 7, 1987).
     """
     if work.chain is None or work.chain.barriers < 1 or not (work.products or work.group_products):
         return 0.0
@@ -497,44 +500,44 @@ def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork, resident: int) -
 
 
 def _documented(gpu: Gpu, products: Mapping[str, float]) -> float:
-    """Return the cycles of one SM's tensor cores for some multiply-adds at the documented rates."""
+    """Return the tensor core cycles of one SM for some multiply-adds at the documented rates."""
     lanes = gpu.architecture.tensor_lanes
     return sum(n / lanes[elements] for elements, n in products.items() if elements in lanes)
 
 
 def _fetching(machine: SmLatencies, work: LaunchWork, blocks: int) -> float:
-    """Return the cycles in which an SM with so many resident blocks fetches what no instruction cache holds."""
+    """Return the instruction fetch cycles of an SM, with `blocks` resident, for code that exceeds the caches."""
     warps = blocks * work.warps_per_block
     return sum(n / rate for text, n in work.code if (rate := machine.fetched(text * INSTRUCTION_BYTES, warps)))
 
 
 def _alone(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float) -> float:
-    """Return the cycles from a warp's first to its last instruction, if it has an SM for itself.
+    """Return the cycles from a warp's first to its last instruction if it has an SM to itself.
 
-    Where the order of its instructions is not known, each is taken to need the result of the one before. Where it is,
-    but waits for copies are not on it, the chain lacks what these waits hid: a warp takes no less than it issues, an
-    instruction a cycle, and than its sub-partition multiplies for it.
+    Without a dependency chain, each instruction is assumed to depend on the previous one. A chain that excludes waits
+    for copies lacks the work these waits hid: a warp takes at least its issue time, one instruction per cycle, and its
+    MMA time on its sub-partition.
     """
-    each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
+    per_warp = 1 / (work.blocks * work.warps_per_block)  # share of one warp in the launch
     if work.chain is not None:
-        found = _along(machine, work, _without(work.chain, work.ends), least)
+        chain_cycles = _along(machine, work, _without(work.chain, work.ends), least)
         if work.ring is None or not work.ring.in_turn:
-            return found
+            return chain_cycles
         multiplied = _documented(gpu, work.products) / machine.warp_products * gpu.architecture.sub_partitions
-        return max(found, each * work.instructions, each * multiplied)
+        return max(chain_cycles, per_warp * work.instructions, per_warp * multiplied)
     return (
-        -(-work.load_requests * each // work.loads_together) * machine.global_latency
-        + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
-        + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
-        + work.instructions * each * machine.dependent_cycles
+        -(-work.load_requests * per_warp // work.loads_together) * machine.global_latency
+        + work.by_class.get(C.BARRIER, 0.0) * per_warp * machine.block_barrier
+        + work.by_class.get(C.SHUFFLE, 0.0) * per_warp * machine.shuffle_cycles
+        + work.instructions * per_warp * machine.dependent_cycles
     )
 
 
-def _without(chain: WarpChain, part: WarpChain | None) -> WarpChain:
-    """Return a chain without a part of it."""
-    if part is None:
+def _without(chain: WarpChain, excluded: WarpChain | None) -> WarpChain:
+    """Return a chain without some part of it."""
+    if excluded is None:
         return chain
-    instructions, *waits = (max(0.0, n - one) for n, one in zip(astuple(chain), astuple(part), strict=True))
+    instructions, *waits = (max(0.0, n - removed) for n, removed in zip(astuple(chain), astuple(excluded), strict=True))
     return WarpChain(round(instructions), *waits)
 
 
@@ -552,15 +555,15 @@ def _along(machine: SmLatencies, work: LaunchWork, chain: WarpChain, least: floa
 
 
 def _waited_loads(work: LaunchWork, chain: WarpChain) -> float:
-    """Return how many global loads a warp waits for one after the other: no more than it executes.
+    """Return the number of serialised global loads of a warp: no more than it executes.
 
-    The chain is that of the text, which also has the loads of paths that are seldom taken, as at the edge of a tile.
+    The chain is static and also has the loads of rarely taken paths, as at the edge of a tile.
     """
     return min(chain.global_loads, work.load_requests / (work.blocks * work.warps_per_block))
 
 
 def _local_latency(machine: SmLatencies, spilled: Spilled | None) -> float:
-    """Return the cycles that a warp waits for what it kept in local memory."""
+    """Return the cycles that a warp waits for a local-memory load."""
     past = spilled.past_l1 if spilled is not None else 0.0
     far = spilled.past_l2 if spilled is not None else 0.0
     beyond = (1 - far) * machine.l2_latency + far * machine.global_latency
@@ -568,10 +571,10 @@ def _local_latency(machine: SmLatencies, spilled: Spilled | None) -> float:
 
 
 def _load_latency(machine: SmLatencies, work: LaunchWork, chain: WarpChain, least: float) -> float:
-    """Return the cycles that a warp waits for global loads in the mean: it waits for the last line of all of them.
+    """Return the mean wait of a warp for global loads, in cycles: it waits for the last line of all of them.
 
-    Lines are taken to be in L1 independently of each other, as often as sectors are, and so in L2. Of what L1 misses,
-    `least` bytes come from DRAM.
+    Lines are assumed to hit L1 independently, at the hit rate of sectors, and likewise L2. Of the L1 misses, `least`
+    bytes come from DRAM.
     """
     served, waits = work.fetched, _waited_loads(work, chain)
     if served is None or not work.load_sectors or not waits:

@@ -1,4 +1,4 @@
-"""The estimated time of each variant with its interval, whatever its operator: the one figure that predictions rank by.
+"""Estimated times of variants with intervals, for any operator: the single figure by which predictions rank.
 
 Where every compared variant has an estimate of the schedulers (`lab.predict.schedulers`), it is that; else it is the
 predicted time of any kernel (`lab.predict.score`) for all of them, since figures of two models cannot be compared.
@@ -23,7 +23,7 @@ SCHEDULERS: Final = "model of the schedulers"
 COUNTS: Final = "counted work"
 
 LIKELY_ERROR: Final = MappingProxyType({SCHEDULERS: (0.85, 1.75), COUNTS: (0.75, 1.31)})
-"""By how much a time may lie below and above its model's bounds, by the model.
+"""Error factors of a time, below and above its model's bounds, by model.
 
 Schedulers: the 5th and the 90th percentile of measured over estimated time, of gemm_small, gemm_odd, contraction and
 gemm_bulk in equal parts, to which no constant was fitted. Counted work: the 5th and the 95th percentile of measured
@@ -31,9 +31,11 @@ over least and over greatest time, of the twelve kernels in benchmarks/held_out.
 docs/explanation/model.md counts how many measured times of other kernels such intervals hold.
 """
 SWEEP_ERROR: Final = 1.2
-"""Factor by which the times of one sweep by counted work err against each other. In half of the sweeps of
-experiments/plain and experiments/others, two thirds of the variants were within 1.12 of the sweep's median error, in
-three quarters within 1.25."""
+"""Error factor of the times of one sweep by counted work, relative to each other.
+
+In half of the sweeps of experiments/plain and experiments/others, two thirds of the variants were within 1.12 of the
+sweep's median error, in three quarters within 1.25.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class TimeEstimate:
 
     @property
     def cost(self) -> str:
-        """What most of the time goes to, in words: `DRAM 85%, latency 40%`."""
+        """The largest shares of the time, in words: `DRAM 85%, latency 40%`."""
         return ", ".join(f"{name} {share:.0%}" for name, share in list(self.shares.items())[:_SHOWN] if share >= _LEAST)
 
 
@@ -66,7 +68,7 @@ _LEAST: Final = 0.1
 
 
 def estimates(records: Sequence[VariantRecord]) -> dict[str, TimeEstimate]:
-    """Estimate the times of variants that are compared with each other.
+    """Estimate the times of variants to be compared with each other.
 
     Args:
         records: Variants of one run; failed and pruned ones do not decide which model is used.
@@ -75,34 +77,38 @@ def estimates(records: Sequence[VariantRecord]) -> dict[str, TimeEstimate]:
         Variant id to its estimate; variants without counts of an execution on the CPU, or on a GPU that is not in the
         table, are absent.
     """
-    running = [one for one in records if not one.status.failed and one.status is not Status.PRUNED]
-    modelled = all(one.estimate is not None and one.estimate.tflops * one.flops > 0 for one in running)
+    running = [record for record in records if not record.status.failed and record.status is not Status.PRUNED]
+    modelled = all(record.estimate is not None and record.estimate.tflops * record.flops > 0 for record in running)
     if running and modelled and not any(map(_counts_others, running)):
-        return {one.variant: _of_schedulers(one) for one in running}
-    found = scores(records)
-    return {variant: _of_counts(one) for variant, one in found.items()}
+        return {record.variant: _of_schedulers(record) for record in running}
+    kernel_scores = scores(records)
+    return {variant: _of_counts(kernel_score) for variant, kernel_score in kernel_scores.items()}
 
 
-def cannot_tell(found: Sequence[TimeEstimate]) -> bool:
-    """Whether times by counted work differ by less than they err against each other, so that none is first."""
-    times = [one.ms for one in found]
-    return len(times) > 1 and max(times) < SWEEP_ERROR * min(times) and any(one.origin == COUNTS for one in found)
+def cannot_tell(compared: Sequence[TimeEstimate]) -> bool:
+    """Return whether times by counted work differ by less than their mutual error, so that none is first."""
+    times = [estimate.ms for estimate in compared]
+    return (
+        len(times) > 1
+        and max(times) < SWEEP_ERROR * min(times)
+        and any(estimate.origin == COUNTS for estimate in compared)
+    )
 
 
 def _counts_others(record: VariantRecord) -> bool:
-    """Whether the problem has more operations than the fma that were executed for it make.
+    """Return whether the problem has more operations than its executed fma.
 
     Tiles beyond the data execute more than the problem counts, so that one variant alone may hide it.
     """
-    done = record.emulation
-    if done is None or done.executed is None:
+    emulation = record.emulation
+    if emulation is None or emulation.executed is None:
         return False
-    fma = done.executed.threads_by_class.get(InstructionClass.FMA, 0)
-    return bool(fma) and done.flops > _SURELY * 2 * fma
+    fma = emulation.executed.threads_by_class.get(InstructionClass.FMA, 0)
+    return bool(fma) and emulation.flops > _SURELY * 2 * fma
 
 
 _SURELY: Final = 1.02
-"""Factor that operations beside a loop, as the scaling of a result, do not reach."""
+"""Factor that operations outside a loop, such as the scaling of a result, do not reach."""
 
 
 def _of_schedulers(record: VariantRecord) -> TimeEstimate:
@@ -113,7 +119,9 @@ def _of_schedulers(record: VariantRecord) -> TimeEstimate:
     return TimeEstimate(ms, low * ms, high * ms, SCHEDULERS, shares)
 
 
-def _of_counts(found: KernelScore) -> TimeEstimate:
+def _of_counts(kernel_score: KernelScore) -> TimeEstimate:
     low, high = LIKELY_ERROR[COUNTS]
-    shares = {name: seconds / found.seconds for name, seconds in found.resources.items()}
-    return TimeEstimate(found.seconds * 1e3, low * found.least_s * 1e3, high * found.most_s * 1e3, COUNTS, shares)
+    shares = {name: seconds / kernel_score.seconds for name, seconds in kernel_score.resources.items()}
+    return TimeEstimate(
+        kernel_score.seconds * 1e3, low * kernel_score.least_s * 1e3, high * kernel_score.most_s * 1e3, COUNTS, shares
+    )

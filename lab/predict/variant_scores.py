@@ -1,4 +1,4 @@
-"""The score of a variant (`lab.predict.score`) from its record: counts of a small problem, scaled to the real one.
+"""The score of a variant (`lab.predict.score`): counts of a small problem, scaled to the real one.
 
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
 executed in loops also with the work that each block has, by a factor that all compared variants share of which the same
@@ -68,14 +68,13 @@ from lab.recorded.run_records import EmulatedStep, EmulationRecord, LaunchRecord
 from lab.toolchain.base import Resources
 
 _PERSISTENT: Final = 0.25
-"""A grid whose blocks grow by less than this share of the work loops over the data."""
+"""Ratio of blocks to work below which a grid is persistent, looping over the data."""
 _SAMPLED: Final = 0.9
-"""The same of products whose sample has the tiles of the real problem."""
+"""The same ratio for GEMMs whose sample has the tiles of the real problem."""
 _NESTED: Final = 0.5
-"""The same where the hot loop is in another loop: few tiles for each block look much like tiles that the small problem
-fills in part."""
+"""The same ratio for a nested hot loop, where partly filled tiles look like several tiles per block."""
 _ALIKE: Final = 0.05
-"""How far the growth of a product's operations may be from that of m n k: a bias or beta adds a few of them."""
+"""Relative difference allowed between the growth of a GEMM's operations and that of m n k: bias and beta add some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,9 @@ class _Step:
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster."""
-        asked = math.prod(self.launch.cluster or (1,))
-        return max(1, asked, self.resources.cluster if self.resources is not None else 1)
+        """Blocks per cluster."""
+        requested = math.prod(self.launch.cluster or (1,))
+        return max(1, requested, self.resources.cluster if self.resources is not None else 1)
 
     @property
     def blocks_ratio(self) -> float:
@@ -102,70 +101,73 @@ class _Step:
 
 
 def scores(records: Iterable[VariantRecord]) -> dict[str, KernelScore]:
-    """Score variants; those of the same problem are scored together, as `scores_of_problem` does."""
+    """Score variants, problem by problem; see `scores_of_problem`."""
     groups: dict[tuple[tuple[str, Scalar], ...], list[VariantRecord]] = {}
     for record in records:
         groups.setdefault(tuple(record.problem.items()), []).append(record)
-    return {variant: found for group in groups.values() for variant, found in scores_of_problem(group).items()}
+    return {
+        variant: kernel_score for group in groups.values() for variant, kernel_score in scores_of_problem(group).items()
+    }
 
 
-def rate(record: VariantRecord, found: KernelScore) -> float | None:
-    """Throughput by a score, in the record's unit; None where the problem has no work of that unit.
+def rate(record: VariantRecord, kernel_score: KernelScore) -> float | None:
+    """Return the throughput of a score, in the record's unit; None if the problem has no work in that unit.
 
     It may exceed the ceiling, whose bounds hold for operations that the hot loop's text shows, and not for those that
     the file declares by convention, as 20 an interaction of bodies.
     """
-    return record.rate(found.seconds * 1e3) or None
+    return record.rate(kernel_score.seconds * 1e3) or None
 
 
 def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore]:
-    """Score the variants of one problem, which are compared with each other.
+    """Score the variants of one problem, which are comparable.
 
     Returns:
         Variant id to score; variants without counts, or on a GPU that is not in the table, are absent.
     """
-    known = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
-    labels = {variant: steps[0].small.hot_label for variant, (_, steps) in known.items() if len(steps) == 1}
-    work = works([record for record, _ in known.values()], labels)
-    parts = {variant: one.parts for variant, one in work.items() if one.parts is not None}
-    found = _scored(known, {variant: one.likely for variant, one in work.items()}, parts)
-    if any(one.most > one.likely for one in work.values()):
-        slowest = _scored(known, {variant: one.most for variant, one in work.items()})
-        found = {
-            variant: replace(one, most_s=max(one.most_s, slowest[variant].most_s)) for variant, one in found.items()
+    variants = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
+    labels = {variant: steps[0].small.hot_label for variant, (_, steps) in variants.items() if len(steps) == 1}
+    work = works([record for record, _ in variants.values()], labels)
+    parts = {variant: growth.parts for variant, growth in work.items() if growth.parts is not None}
+    kernel_scores = _scored(variants, {variant: growth.likely for variant, growth in work.items()}, parts)
+    if any(growth.most > growth.likely for growth in work.values()):
+        slowest = _scored(variants, {variant: growth.most for variant, growth in work.items()})
+        kernel_scores = {
+            variant: replace(kernel_score, most_s=max(kernel_score.most_s, slowest[variant].most_s))
+            for variant, kernel_score in kernel_scores.items()
         }
-    return found
+    return kernel_scores
 
 
 def _scored(
-    known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]],
+    variants: Mapping[str, tuple[VariantRecord, Sequence[_Step]]],
     work: Mapping[str, float],
     parts: Mapping[str, Parts] = MappingProxyType({}),
 ) -> dict[str, KernelScore]:
-    """Score the variants of one problem whose work grows by `work`, and its parts as curves say."""
-    growth, found = _growths(known, work), {}
-    for variant, (record, steps) in known.items():
+    """Score the variants of one problem whose work grows by `work`, and by parts according to curves."""
+    growth, kernel_scores = _growths(variants, work), {}
+    for variant, (record, steps) in variants.items():
         gpu = _gpu(record)
         if gpu is not None:
             known_parts = parts.get(variant)
             launches = [_launch(record, step, work[variant], growth[variant], known_parts) for step in steps]
-            found[variant] = score(gpu, launches, record.bytes_moved, warm_below_s=_warm_below(record))
-    return found
+            kernel_scores[variant] = score(gpu, launches, record.bytes_moved, warm_below_s=_warm_below(record))
+    return kernel_scores
 
 
 def _warm_below(record: VariantRecord) -> float:
-    """Seconds below which a kernel is timed with a warm L2: as it was, else as products are unless a file says more."""
+    """Return the seconds below which a kernel is timed with a warm L2: as measured, else by the problem's default."""
     if record.measurement is not None:
         return math.inf if record.measurement.cache == "warm" else 0.0
     return _SHORT_S if record.merit is Merit.TFLOPS else 0.0
 
 
 _SHORT_S: Final = 50e-6
-"""As `lab.gpu.timing.cache.SHORT_US`."""
+"""The value of `lab.gpu.timing.cache.SHORT_US` in seconds."""
 
 
 def _multiplies(step: _Step) -> bool:
-    """Whether a launch does the work of its problem: all do but those of a sequence that lay operands out anew.
+    """Return whether a launch does its problem's work; launches that repack operands do not.
 
     The blocks of the latter do not get deeper with the problem.
     """
@@ -173,8 +175,10 @@ def _multiplies(step: _Step) -> bool:
     return step.bytes_moved is None or any(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.MMA))
 
 
-def _growths(known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]) -> dict[str, float]:
-    """Return how much more a block does for each of its tiles of the real problem, of each variant; at least 1.
+def _growths(
+    variants: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]
+) -> dict[str, float]:
+    """Return for each variant how much more a block does per tile of the real problem; at least 1.
 
     Of a matrix product that is how much deeper it is, but for kernels that have more blocks than the tiles account for:
     they share the depth among blocks. Of anything else it is the least ratio of work and blocks among the variants:
@@ -182,33 +186,33 @@ def _growths(known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: M
     """
     least: dict[tuple[Scalar, ...], float] = {}
     own = {}
-    for variant, (record, steps) in known.items():
+    for variant, (record, steps) in variants.items():
         sizes = _counted_sizes(record)
         own[variant] = min((work[variant] / step.blocks_ratio for step in filter(_multiplies, steps)), default=1.0)
         least[sizes] = min(least.get(sizes, math.inf), own[variant])
-    found = {}
-    for variant, (record, steps) in known.items():
+    growths = {}
+    for variant, (record, steps) in variants.items():
         depth = _deeper(record, work[variant])
         if depth is None:
-            found[variant] = least[_counted_sizes(record)]
+            growths[variant] = least[_counted_sizes(record)]
         else:
-            found[variant] = own[variant]
+            growths[variant] = own[variant]
             if own[variant] * _edges(record, steps) >= depth:
-                found[variant] = depth * _whole_steps(record, steps)
-    return {variant: max(1.0, one) for variant, one in found.items()}
+                growths[variant] = depth * _whole_steps(record, steps)
+    return {variant: max(1.0, growth) for variant, growth in growths.items()}
 
 
 def _sides(record: VariantRecord, names: str) -> tuple[tuple[int, int], ...] | None:
-    """Sizes of the real problem, each with that of the executed one; None where they have no such sizes."""
+    """Return sizes of the real problem, each with its emulated size; None if there are no such sizes."""
     assert record.emulation is not None  # noqa: S101 - its launches have counts
     real, small = record.problem, record.emulation.counted.problem
     sides = [(real.get(name), small.get(name)) for name in names]
-    known = tuple((a, b) for a, b in sides if isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0)
-    return known if len(known) == len(sides) else None
+    pairs = tuple((a, b) for a, b in sides if isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0)
+    return pairs if len(pairs) == len(sides) else None
 
 
 def _deeper(record: VariantRecord, work: float) -> float | None:
-    """How much deeper a matrix product is than the one that was executed; None for what is none.
+    """Return the ratio of k, real to emulated, of a GEMM; None for other problems.
 
     The work of a product grows as m n k does; of another problem, sizes of these names mean something else.
     """
@@ -217,20 +221,20 @@ def _deeper(record: VariantRecord, work: float) -> float | None:
 
 
 def _whole_steps(record: VariantRecord, steps: Sequence[_Step]) -> float:
-    """Return the steps along k of the real product, of which the last is whole, over those that fill its depth.
+    """Return the steps along k, rounded up to whole steps, relative to those that fill the depth.
 
     How deep a step is follows from the stages that bulk copies fill for a block of the small one.
     """
     (real, small), *_ = _sides(record, "k") or ((1, 1),)
     copies = copies_of(steps[0].small, 1.0) if len(steps) == 1 else None
-    each = copies.fills / math.prod(steps[0].small.launch.grid) if copies else 0.0
-    if not each or small % each:
+    fills_per_block = copies.fills / math.prod(steps[0].small.launch.grid) if copies else 0.0
+    if not fills_per_block or small % fills_per_block:
         return 1.0
-    return math.ceil(real * each / small) * small / (real * each)
+    return math.ceil(real * fills_per_block / small) * small / (real * fills_per_block)
 
 
 def _edges(record: VariantRecord, steps: Sequence[_Step]) -> float:
-    """Return the most by which the tiles of a real result may grow beyond its area, since tiles at its edges are whole.
+    """Return the largest factor by which tiles grow beyond the result's area, since edge tiles are whole.
 
     Tiles of b rows cover M rows by at most M / b + 1, and m rows by at least 1 and at least m / b, so that there are at
     most M / m (1 + m / M) times as many. Clusters are whole, too.
@@ -240,34 +244,34 @@ def _edges(record: VariantRecord, steps: Sequence[_Step]) -> float:
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:
-    """Sizes of the problem that the counts are of; variants whose samples differ in size are not compared by blocks."""
+    """Return the sizes of the counted problem; variants with different samples are not compared by blocks."""
     assert record.emulation is not None  # noqa: S101 - its launches have counts
     problem = record.emulation.counted.problem
     return tuple(problem[name] for name in record.problem if name in problem)
 
 
 def lean(record: VariantRecord) -> VariantRecord:
-    """Return the record without what its own page alone needs, which is two thirds of it.
+    """Return the record without the two thirds that only its own page needs.
 
     These are the counts of its lines, once it is known what they say of its loops; counts by opcode, except those that
     ratios and scores read; and the second copy of what a single launch executed.
     """
-    done, (ptx, sass) = record.emulation, (record.ptx, record.sass)
+    emulation, (ptx, sass) = record.emulation, (record.ptx, record.sass)
     record = replace(record, ptx=ptx and _lean_mix(ptx), sass=sass and _lean_mix(sass))
-    if done is None:
+    if emulation is None:
         return record
-    steps = done.launches
+    steps = emulation.launches
     if len(steps) == 1 and steps[0].looped is None and (mix := _mix(record, steps[0].entry, "ptx")) is not None:
-        steps = (replace(steps[0], looped=_looped(done, mix)),)
-    steps, sample = _lean_steps(steps), done.sample
+        steps = (replace(steps[0], looped=_looped(emulation, mix)),)
+    steps, sample = _lean_steps(steps), emulation.sample
     if sample is not None:
         sample = replace(sample, launches=_lean_steps(sample.launches))
-    executed, hot = _lean_counts(done.executed, opcodes=True), _lean_counts(done.hot_loop)
+    executed, hot = _lean_counts(emulation.executed, opcodes=True), _lean_counts(emulation.hot_loop)
     if len(steps) == 1:
         executed = steps[0].executed if executed == steps[0].executed else executed
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
-    kept = replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot, sample=sample)
-    return replace(record, emulation=kept)
+    lean_emulation = replace(emulation, lines=(), launches=steps, executed=executed, hot_loop=hot, sample=sample)
+    return replace(record, emulation=lean_emulation)
 
 
 def _lean_steps(steps: Iterable[EmulatedStep]) -> tuple[EmulatedStep, ...]:
@@ -280,15 +284,17 @@ def _lean_steps(steps: Iterable[EmulatedStep]) -> tuple[EmulatedStep, ...]:
 def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> ExecutedCounts | None:
     if counts is None:
         return None
-    kept = {opcode: n for opcode, n in counts.warps_by_opcode.items() if _matters(opcode)} if opcodes else {}
+    opcode_counts = {opcode: n for opcode, n in counts.warps_by_opcode.items() if _matters(opcode)} if opcodes else {}
     threads = {
-        opcode: n for opcode, n in counts.threads_by_opcode.items() if opcode in kept and counts_of_copies(opcode)
+        opcode: n
+        for opcode, n in counts.threads_by_opcode.items()
+        if opcode in opcode_counts and counts_of_copies(opcode)
     }
-    return replace(counts, warps_by_opcode=kept, threads_by_opcode=threads)
+    return replace(counts, warps_by_opcode=opcode_counts, threads_by_opcode=threads)
 
 
 def _lean_mix(mix: KernelMix) -> KernelMix:
-    """Return a mix without counts by opcode of loops; ratios read those of the hot loop of the SASS."""
+    """Return a mix without loop counts by opcode, except those of the SASS hot loop, which ratios read."""
     loops = tuple(
         loop if loop.hot and mix.isa == "sass" else replace(loop, counts=replace(loop.counts, by_opcode={}))
         for loop in mix.loops
@@ -297,7 +303,7 @@ def _lean_mix(mix: KernelMix) -> KernelMix:
 
 
 def _gpu(record: VariantRecord) -> Gpu | None:
-    """The GPU of the record's predictions; None where the table lacks it."""
+    """Return the GPU of the record's predictions; None if the table lacks it."""
     return known_gpu(record.prediction.gpu) if record.prediction else None
 
 
@@ -307,15 +313,15 @@ def _mix(record: VariantRecord, entry: str, isa: str) -> KernelMix | None:
 
 
 def _steps(record: VariantRecord) -> tuple[_Step, ...]:
-    """The launches of a variant at both sizes; empty where one of them lacks counts or does not fit on an SM."""
-    done = record.emulation
-    if done is None or record.status.failed:
+    """Return a variant's launches at both sizes; empty if one lacks counts or does not fit on an SM."""
+    emulation = record.emulation
+    if emulation is None or record.status.failed:
         return ()
     real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None, int | None]]
     real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]
     real = real or [(record.launch, record.prediction, record.build.resources if record.build else None, None)]
-    made = []
-    for (launch, prediction, resources, moved), counted in zip(real, done.counted.launches, strict=False):
+    launches = []
+    for (launch, prediction, resources, bytes_moved), counted in zip(real, emulation.counted.launches, strict=False):
         if launch is None or counted.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
         ptx, sass = (_mix(record, counted.entry, isa) for isa in ("ptx", "sass"))
@@ -324,14 +330,14 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
             ptx = ptx.with_hot(small.hot_label)
             # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
             sass = sass.with_hot(counterpart(sass, ptx.hot_loop)) if ptx.hot_loop is not None else sass
-        made.append(_Step(launch, small, prediction, ptx, sass, resources, moved))
-    return tuple(made) if len(made) == len(real) == len(done.counted.launches) else ()
+        launches.append(_Step(launch, small, prediction, ptx, sass, resources, bytes_moved))
+    return tuple(launches) if len(launches) == len(real) == len(emulation.counted.launches) else ()
 
 
 def _launch(record: VariantRecord, step: _Step, work: float, growth: float, parts: Parts | None = None) -> LaunchWork:
     executed, looped, blocks = step.small.executed or _NOTHING, _looping(record, step), step.blocks_ratio
     # what blocks compute beyond the data they do not store
-    kept = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS and parts is None else 1.0
+    store_scale = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS and parts is None else 1.0
     work = _own_work(step, executed, work)
     grown = blocks * min(growth, work)
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
@@ -355,9 +361,11 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         inside, outside, around = parts.hot, parts.outside, parts.around
     scale = Scaling(inside, outside, around)
 
-    def scaled(of: Callable[[ExecutedCounts], float], made: Expansions = AS_PTX) -> float:
-        whole, part, hot = of(executed), of(within), min(of(deepest), of(within))
-        return outside * made.outside * (whole - part) + made.inside * (inside * hot + around * (part - hot))
+    def scaled(of: Callable[[ExecutedCounts], float], expansion: Expansions = AS_PTX) -> float:
+        total, in_loops, hot = of(executed), of(within), min(of(deepest), of(within))
+        return outside * expansion.outside * (total - in_loops) + expansion.inside * (
+            inside * hot + around * (in_loops - hot)
+        )
 
     copies = copies_of(step.small, beyond)
     stages = ring_of(step.small, step.ptx, copies, inside, _shared_bytes(step), alignments=step.launch.map_alignments)
@@ -368,18 +376,20 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
     # the copies before a loop are the first of those that it goes on with: a small problem may have no others
     ring = record.merit is Merit.TFLOPS and _copies_on(step.ptx)
 
-    def traffic(keys: tuple[str, ...], figure: str, made: Expansions = AS_PTX) -> float:
+    def traffic(keys: tuple[str, ...], figure: str, expansion: Expansions = AS_PTX) -> float:
         def of(key: str) -> Callable[[ExecutedCounts], float]:
-            return lambda done: getattr(done.memory.get(key, _NONE), figure)
+            return lambda counts: getattr(counts.memory.get(key, _NONE), figure)
 
-        return sum(copied * of(key)(executed) if ring and key in _COPIED else scaled(of(key), made) for key in keys)
+        return sum(
+            copied * of(key)(executed) if ring and key in _COPIED else scaled(of(key), expansion) for key in keys
+        )
 
     within = looped or _NOTHING
     deepest = step.small.hot_loop or within
     passes = hot_passes(step.ptx, step.small, within) * inside / outside
     threads = math.prod(step.launch.block)
-    filled = kept * traffic(("global.store",), "sectors")
-    stored = filled + (kept * results * copies.stored if copies else 0.0)
+    filled = store_scale * traffic(("global.store",), "sectors")
+    stored = filled + (store_scale * results * copies.stored if copies else 0.0)
     sectors, reuse = traffic(loads, "sectors"), step.small.reuse
     residence = _residence(record, step, inside / blocks)
     # warps with loops of their own share the products of a tile, and only one of these loops is the hot one
@@ -397,13 +407,13 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         blocks=math.prod(step.launch.grid),
         warps_per_block=-(-threads // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
-        instructions=scaled(lambda done: done.warps, expansions(step.ptx, step.sass, passes)),
+        instructions=scaled(lambda counts: counts.warps, expansions(step.ptx, step.sass, passes)),
         by_class={cls: scaled(_of_class(cls), by_class.get(str(cls), AS_PTX)) for cls in executed.warps_by_class},
         load_requests=traffic(waited, "requests"),
         load_sectors=sectors,
         load_bytes=traffic(loads, "bytes_used"),
         store_sectors=stored,
-        partial_bytes=max(0.0, SECTOR_BYTES * filled - kept * traffic(("global.store",), "bytes_used"))
+        partial_bytes=max(0.0, SECTOR_BYTES * filled - store_scale * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * filled / reuse.stored,
         wavefronts=waves + awaited_share(step.small, stages, inside) * traffic(("shared.copy",), "wavefronts"),
@@ -434,51 +444,51 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
     )
 
 
-def _loaded(done: ExecutedCounts) -> int:
-    return done.memory.get("global.load", _NONE).requests
+def _loaded(executed: ExecutedCounts) -> int:
+    return executed.memory.get("global.load", _NONE).requests
 
 
 def _of_class(cls: str) -> Callable[[ExecutedCounts], float]:
-    return lambda done: done.warps_by_class.get(cls, 0)
+    return lambda counts: counts.warps_by_class.get(cls, 0)
 
 
 def _copies_on(ptx: KernelMix | None) -> bool:
-    """Whether a loop of the PTX asks for asynchronous copies."""
+    """Return whether a loop of the PTX has asynchronous copies."""
     loops = ptx.loops if ptx is not None else ()
     return any(loop.counts.by_class.get(cls, 0) for loop in loops for cls in (C.CP_ASYNC, C.BULK_COPY))
 
 
 def _nests(ptx: KernelMix | None) -> bool:
-    """Whether the hot loop of the PTX is in another loop."""
+    """Return whether the hot loop of the PTX is nested in another loop."""
     hot = ptx.hot_loop if ptx is not None else None
     return hot is not None and hot.depth > 1
 
 
 def _beyond(record: VariantRecord, step: _Step, executed: ExecutedCounts) -> float:
-    """Multiply-adds that the CPU executed over those of the problem: more than 1 where tiles reach beyond the data.
+    """Return the ratio of emulated multiply-adds to the problem's: above 1 if tiles extend beyond the data.
 
     A kernel may also make several products for each of the problem's, of factors that are split into narrower ones.
     That is so where the registers of a block could not hold the sums of so many.
     """
-    done = record.emulation.counted if record.emulation is not None else None
-    if done is None or not done.flops:
+    emulated = record.emulation.counted if record.emulation is not None else None
+    if emulated is None or not emulated.flops:
         return 1.0
-    made = multiply_adds(executed)
-    over = 2 * (made or executed.threads_by_class.get(C.FMA, 0)) / done.flops
-    depth = done.problem.get("k")
-    if made and step.resources is not None and isinstance(depth, int) and depth > 0:
-        held = _SUMS * step.resources.registers * math.prod(step.small.launch.block)
-        if made / depth / math.prod(step.small.launch.grid) / tile_visits(step.ptx, step.small) > held:
+    products = multiply_adds(executed)
+    over = 2 * (products or executed.threads_by_class.get(C.FMA, 0)) / emulated.flops
+    depth = emulated.problem.get("k")
+    if products and step.resources is not None and isinstance(depth, int) and depth > 0:
+        capacity = _SUMS * step.resources.registers * math.prod(step.small.launch.block)
+        if products / depth / math.prod(step.small.launch.grid) / tile_visits(step.ptx, step.small) > capacity:
             over /= max(1.0, math.floor(over))
     return max(1.0, over)
 
 
 _SUMS: Final = 0.8
-"""Share of its registers that a kernel uses for sums at most."""
+"""Largest share of its registers that a kernel uses for accumulators."""
 
 
 def _own_work(step: _Step, executed: ExecutedCounts, work: float) -> float:
-    """The work of a launch of a sequence over that of the executed one.
+    """Return the work of a sequence's launch, relative to the emulated one.
 
     That of the whole, unless its declared bytes grow clearly less, as where it adds up a fixed number of parts.
     """
@@ -489,7 +499,7 @@ def _own_work(step: _Step, executed: ExecutedCounts, work: float) -> float:
 
 
 def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
-    """Passes of the blocks that make most over the mean, where blocks loop over the data and their work grows so.
+    """Return the most passes of a block relative to the mean, for blocks that loop over the data.
 
     How many they make of the small problem is read from the instructions in loops, over those of the loops' text: some
     whole number, or less than one where there are more blocks than work.
@@ -503,32 +513,32 @@ def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
 
 
 def _tiles_grown(record: VariantRecord, step: _Step, beyond: float, copies: Copies | None = None) -> float | None:
-    """How many times as many tiles the real result has, whose sizes are m and n; None where that cannot be told."""
+    """Return the ratio of tile counts, real result to emulated one, over m and n; None if it is unknown."""
     sides = _sides(record, "mn")
     if sides is None:
         return None
     (real_m, small_m), (real_n, small_n) = sides
     blocks = math.prod(step.small.launch.grid), math.prod(step.launch.grid)
     area, sizes = round(beyond * small_m * small_n / blocks[0]), ((small_m, small_n), (real_m, real_n))
-    return tiles_grown(area, blocks, *sizes, step.cluster, both=both_sides(area, step.small, copies))
+    return tiles_grown(area, blocks, *sizes, step.cluster, sides_sum=both_sides(area, step.small, copies))
 
 
 def _rounds(tiles: float) -> float:
-    """Tiles of the block that has most over the mean of all, where the executed blocks had one each."""
+    """Return the most tiles of a block relative to the mean, if the emulated blocks had one each."""
     return math.ceil(tiles - _WHOLE) / tiles if tiles > 1 else 1.0
 
 
 _WHOLE: Final = 0.01
-"""By how much a number of passes may exceed a whole one, because the executed problem fills its blocks in part."""
+"""Excess of a number of passes over a whole number, due to partly filled blocks."""
 
 
 def _shared_bytes(step: _Step) -> int:
-    """Shared memory that a block asks for."""
+    """Return the shared memory per block in bytes."""
     return step.launch.dynamic_shared_bytes + (step.resources.shared_bytes if step.resources else 0)
 
 
 def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence | None:
-    """The caches that a block of the real launch has, where `growth` is its work over that of the small one."""
+    """Return the caches of a block in the real launch; `growth` is its work relative to the small one."""
     gpu = _gpu(record)
     if gpu is None or (l1_bytes := gpu.architecture.l1_bytes) is None:
         return None
@@ -536,8 +546,8 @@ def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence |
     resident = min(step.prediction.blocks_per_sm, -(-blocks // gpu.sms))
     block_bytes = _shared_bytes(step) + machine.reserved_shared
     if step.launch.carveout is None:  # the driver leaves to L1 what the resident blocks do not need
-        taken = resident * block_bytes
-        carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
+        required = resident * block_bytes
+        carved = next((size for size in machine.shared_carveouts if size >= required), machine.shared_per_sm)
     else:
         carved = preferred_bytes(machine, block_bytes, step.launch.carveout)
     lines = (l1_bytes - carved) / LINE_BYTES / resident
@@ -545,12 +555,12 @@ def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence |
 
 
 def _spilled(step: _Step, looped: ExecutedCounts, scale: Scaling, residence: Residence | None) -> Spilled | None:
-    """What the threads of a launch keep in local memory, and how much of it L1 and L2 hold."""
-    each = step.resources.stack_bytes if step.resources else 0
-    if not each or residence is None:
+    """Return the local memory traffic of a launch's spills, and its shares beyond L1 and L2."""
+    stack_bytes = step.resources.stack_bytes if step.resources else 0
+    if not stack_bytes or residence is None:
         return None
     loads, stores = local_requests((step.ptx, step.sass), step.small, step.launch, looped, scale)
-    block = each * math.prod(step.launch.block)
+    block = stack_bytes * math.prod(step.launch.block)
     return Spilled(
         loads * warps_of(step.launch),
         stores * warps_of(step.launch),
@@ -560,7 +570,7 @@ def _spilled(step: _Step, looped: ExecutedCounts, scale: Scaling, residence: Res
 
 
 def _resides(record: VariantRecord, step: _Step) -> bool:
-    """Whether the GPU holds all blocks of the real grid at once, as where a fixed grid loops over the data."""
+    """Return whether all blocks of the real grid are resident at once, as in a persistent grid."""
     gpu = _gpu(record)
     return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
@@ -570,11 +580,11 @@ _NONE: Final = MemoryCount()
 _NOTHING: Final = ExecutedCounts(0, 0, {}, {}, {}, {}, {})
 _LOADS: Final = ("global.load", "global.copy")
 _COPIED: Final = ("global.copy", "shared.copy")
-"""Both sides of asynchronous copies."""
+"""Keys of both sides of asynchronous copies."""
 
 
 def _together(sass: KernelMix | None) -> float:
-    """Global loads of the innermost loop that has most of them, or of a body without loops; at least 1.
+    """Return the global loads of the innermost loop with most of them, or of code without loops; at least 1.
 
     The small problem may execute only what ptxas leaves behind an unrolled loop, so the hot region is not asked.
     """
@@ -587,14 +597,14 @@ def _together(sass: KernelMix | None) -> float:
 
 
 def _one_float(executed: ExecutedCounts) -> bool:
-    """Whether atomics add floating-point numbers to a single sector of global memory."""
-    met = executed.memory.get("global.atomic", _NONE)
+    """Return whether atomics add floating-point numbers to a single sector of global memory."""
+    traffic = executed.memory.get("global.atomic", _NONE)
     floats = any(map(_adds_floats, executed.warps_by_opcode))
-    return floats and met.chunks == 1 and met.sectors == met.requests
+    return floats and traffic.chunks == 1 and traffic.sectors == traffic.requests
 
 
 def _matters(opcode: str) -> bool:
-    """Whether a score depends on how often an opcode is executed."""
+    """Return whether a score depends on the count of an opcode."""
     matrix = matrix_product(opcode) is not None
     return matrix or _adds_floats(opcode) or _computes_doubles(opcode) or counts_of_copies(opcode)
 
@@ -611,7 +621,7 @@ _FLOATS: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
 
 
 def _floating(executed: ExecutedCounts) -> float:
-    """Share of the arithmetic in float64 among all floating-point arithmetic, by opcode."""
+    """Return the share of float64 in all floating-point arithmetic, by opcode."""
     total = sum(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.FLOAT))
     double = sum(n for opcode, n in executed.warps_by_opcode.items() if _computes_doubles(opcode))
     return min(1.0, double / total) if total else 0.0
@@ -621,7 +631,7 @@ _ARITHMETIC: Final = frozenset({"fma", "mad", "add", "sub", "mul", "min", "max",
 
 
 def _looping(record: VariantRecord, step: _Step) -> ExecutedCounts | None:
-    """What was executed in loops; None where that is not known, so that all of it scales as loops do."""
+    """Return the counts in loops; None if unknown, so that everything scales as loops do."""
     if step.small.looped is not None:
         return step.small.looped
     mix = step.ptx
@@ -629,21 +639,21 @@ def _looping(record: VariantRecord, step: _Step) -> ExecutedCounts | None:
         return None
     if not mix.loops:
         return _NOTHING
-    done = record.emulation
-    if done is not None and done.sample is None and done.lines and len(done.launches) == 1:
-        return _looped(done, mix)
+    emulation = record.emulation
+    if emulation is not None and emulation.sample is None and emulation.lines and len(emulation.launches) == 1:
+        return _looped(emulation, mix)
     return step.small.hot_loop if len(mix.loops) == 1 else None
 
 
-def _looped(done: EmulationRecord, mix: KernelMix) -> ExecutedCounts | None:
-    """Add up the counts of the lines in loops; None without counts of lines."""
-    if not done.lines:
+def _looped(emulation: EmulationRecord, mix: KernelMix) -> ExecutedCounts | None:
+    """Add up the counts of the lines in loops; None without line counts."""
+    if not emulation.lines:
         return None
     inside = frozenset[int]().union(*(loop.numbers for loop in mix.loops if loop.depth == 1))
     warps: dict[str, int] = {}
     threads: dict[str, int] = {}
     memory: dict[str, MemoryCount] = {}
-    for group in done.lines:
+    for group in emulation.lines:
         if not (lines := len(inside.intersection(group.lines))):
             continue
         warps[group.cls] = warps.get(group.cls, 0) + lines * group.warps

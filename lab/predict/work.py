@@ -1,4 +1,4 @@
-"""What a launch executes at the problem's real size: the figures that `lab.predict.score` makes a time of."""
+"""The work of a launch at the problem's real size: the inputs of `lab.predict.score`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.isa.mix import WarpChain
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Loads of a launch as L1 and L2 serve them; sectors of the whole launch.
+    """Loads of a launch by the cache level that serves them, in sectors of the whole launch.
 
     Attributes:
         lines: Lines that L1 looks up.
@@ -19,11 +19,11 @@ class Fetched:
         least: The same with four times the L1.
         most: The same with a quarter of the L1.
         lonely: Sectors of which neighbouring blocks use at most half.
-        lonely_bytes: Bytes that they use of them.
-        lonely_share: Share of the problem's bytes that the buffers have in which they lie.
-        again: Sectors that were read before, miss L1, and no longer fit into L2.
+        lonely_bytes: Bytes used of these sectors.
+        lonely_share: Share of the problem's bytes in the buffers that contain them.
+        again: Repeatedly read sectors that miss L1 and no longer fit into L2.
         unused: Bytes of the sectors that neighbouring blocks do not use.
-        passes: Passes through the data banks of L1; None where only lines were counted.
+        passes: Passes through the data banks of L1; None if only lines were counted.
     """
 
     lines: float
@@ -40,13 +40,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """Local memory, which ptxas uses for what registers do not hold.
+    """Local-memory traffic: register spills.
 
     Attributes:
-        loads: Warp requests of the whole launch that load from it.
-        stores: Those that store there.
-        past_l1: Share of what the threads of an SM keep there that its L1 does not hold, 0 to 1.
-        past_l2: Share of what all resident threads keep there that L2 does not hold.
+        loads: Warp load requests of the whole launch.
+        stores: Warp store requests of the whole launch.
+        past_l1: Share of the spilled data of an SM's threads that exceeds its L1, 0 to 1.
+        past_l2: Share of the spilled data of all resident threads that exceeds L2.
     """
 
     loads: float
@@ -56,22 +56,22 @@ class Spilled:
 
     @property
     def bytes(self) -> float:
-        """Bytes of all requests, 4 for each lane: ptxas lays the lanes' words side by side."""
+        """Bytes of all requests, 4 per lane: ptxas places the lanes' words next to each other."""
         return 4.0 * WARP_SIZE * (self.loads + self.stores)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Copies of a launch that fill stages of shared memory while others are read.
+    """A multistage copy pipeline: copies that fill stages of shared memory while other stages are read.
 
     Attributes:
-        fills: Stages that are filled, of the whole launch.
+        fills: Stage fills of the whole launch.
         bytes: Bytes of a stage.
-        fetched: Bytes that are fetched for it: fewer where blocks of a cluster share them.
-        ahead: Stages that are filled while another one is read: steps from the request for one to its use.
-        in_turn: The warps that ask for copies are those that wait for them and multiply.
-        rows: Of each tensor map that bulk copies go by, what rows begin at multiples of in global memory, in bytes, and
-            the bytes that are asked for by it for a stage, in the mean; empty where that is not known.
+        fetched: Bytes fetched per stage: fewer if blocks of a cluster share them (multicast).
+        ahead: Prefetch distance: stages in flight while another one is read.
+        in_turn: The same warps issue copies, wait for them and multiply (no warp specialisation).
+        rows: For each tensor map of the bulk copies, the alignment of rows in global memory, in bytes, and the mean
+            bytes it fetches per stage; empty if unknown.
     """
 
     fills: float
@@ -84,44 +84,43 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class LaunchWork:
-    """What one launch executes at the problem's real size.
+    """Work of one launch at the problem's real size.
 
     Attributes:
         blocks: Blocks of its grid.
         warps_per_block: Warps of a block.
-        blocks_per_sm: Blocks that an SM holds at once, at least 1.
+        blocks_per_sm: Resident blocks per SM, at least 1.
         instructions: Warp instructions of the whole launch.
         by_class: Warp instructions by `InstructionClass` value.
-        load_requests: Warp requests that load from global memory, copies included but for bulk copies.
+        load_requests: Warp load requests to global memory, including copies other than bulk copies.
         load_sectors: Their sectors.
-        load_bytes: Bytes that their threads asked for.
+        load_bytes: Bytes requested by their threads.
         store_sectors: Sectors that global stores touch.
         partial_bytes: Bytes of those sectors that the same request did not fill.
-        wavefronts: Passes through shared memory.
-        waited_wavefronts: Of these, what threads load and store: asynchronous copies keep none of them waiting.
-        updates: Updates of global memory by atomics that wait for each other (`MemoryCount.updates`).
-        chunks: Pieces of global memory that they touch (`MemoryCount.chunks`).
+        wavefronts: Shared-memory wavefronts.
+        waited_wavefronts: Wavefronts of threads' loads and stores; asynchronous copies do not stall threads.
+        updates: Serialised atomic updates of global memory (`MemoryCount.updates`).
+        chunks: Chunks of global memory that they touch (`MemoryCount.chunks`).
         one_float: Whether they add floating-point numbers to a single sector.
-        loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
+        loads_together: Static global loads of the hot region, which a warp can have in flight together; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
-        fetched: What L1 and L2 serve of the loads; None where that was not counted.
-        uneven: Work of the block that has most over that of the mean; 1 where they are alike.
-        least_bytes: Least bytes through DRAM that are declared for it, of a sequence; None where none are.
-        chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
-            read for it.
-        spilled: What its threads keep in local memory; None where they keep nothing there.
-        code: Of each piece of code that is executed over and over: instructions of its text, and warp instructions of
-            the whole launch in it.
-        products: Multiply-adds of its matrix instructions of one warp by the type of the factors, as `lab.isa.matrix`
-            names them.
-        group_products: The same of those of four warps together (wgmma).
-        group_wavefronts: Passes through shared memory in which these read their operands.
-        bulk_sectors: Sectors that bulk copies read, which L1 does not hold.
-        ring: Asynchronous copies that fill stages; None where there are none or the CPU did not count them.
-        ends: The part of `chain` outside of the loops that multiply matrices; None without such loops.
-        end_loads: Warp requests that load from global memory there, copies left out.
-        turns: Tiles of a block of which one is stored while the next is multiplied; 1 where none are.
-        cluster: Blocks of a cluster, which start together; 1 where there are none.
+        fetched: Cache behaviour of the loads; None if it was not counted.
+        uneven: Load imbalance: work of the block with the most over the mean; 1 if all are equal.
+        least_bytes: Declared compulsory DRAM bytes of a launch in a sequence; None if not declared.
+        chain: Mean dependency chain of a warp, from its first to its last instruction; None if the SASS was not
+            analysed.
+        spilled: Spills; None without any.
+        code: For each repeatedly executed code region, its static instructions and the warp instructions of the whole
+            launch in it.
+        products: Multiply-adds of single-warp matrix instructions by input type, as named by `lab.isa.matrix`.
+        group_products: The same for warpgroup instructions (wgmma).
+        group_wavefronts: Shared-memory wavefronts in which these read their operands.
+        bulk_sectors: Sectors read by bulk copies, which bypass L1.
+        ring: The multistage copy pipeline; None if there is none or it was not counted.
+        ends: The part of `chain` outside of loops with matrix instructions; None without such loops.
+        end_loads: Warp load requests to global memory in that part, without copies.
+        turns: Tiles per block whose epilogue overlaps the next tile's MMAs; 1 without overlap.
+        cluster: Blocks per cluster, which start together; 1 without clusters.
     """
 
     blocks: int

@@ -1,4 +1,4 @@
-"""What is known of a variant and of a run, as it is stored: frozen rows, each field with its meaning and unit."""
+"""The stored model of variants and runs: frozen rows, each field with its meaning and unit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.toolchain.base import Resources
 
 
 class Status(StrEnum):
-    """The verdict on a variant, or how far it came; docs/explanation/verdict.md says what each word promises."""
+    """The verdict on a variant, or its last stage; docs/verdict.md defines each word."""
 
     INSPECTED = "inspected"  # compiled and read; nothing executed it
     VERIFIED = "verified"  # right under every condition of docs/explanation/verdict.md
@@ -32,17 +32,17 @@ class Status(StrEnum):
 
     @property
     def sound(self) -> bool:
-        """It was executed, and nothing was found wrong."""
+        """Whether the variant was executed and nothing was found wrong."""
         return self in (Status.VERIFIED, Status.PARTIAL)
 
     @property
     def failed(self) -> bool:
-        """A fault was found, or the variant did not reach the end of the pipeline: it is neither timed nor ranked."""
+        """Whether the variant has a fault or did not complete the pipeline: it is neither timed nor ranked."""
         return not self.sound and self not in (Status.INSPECTED, Status.PRUNED)
 
 
 class PruneRule(StrEnum):
-    """The rule by which a search left a variant out."""
+    """The rule by which a search pruned a variant."""
 
     SPILLS = "spills"  # registers spill to local memory
     OCCUPANCY = "occupancy"  # no block fits on an SM
@@ -52,7 +52,7 @@ class PruneRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
-    """What a compiler made of a variant, without the texts (those are files).
+    """The result of compiling a variant, without the texts (those are files).
 
     Attributes:
         toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
@@ -85,7 +85,7 @@ class BuildRecord:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """How a variant is launched at the experiment's problem size.
+    """The launch geometry of a variant at the experiment's problem size.
 
     Attributes:
         grid: Blocks in x, y, z.
@@ -107,7 +107,7 @@ class LaunchRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExecutedLines:
-    """Instructions that were executed alike: most of a kernel's lines share a few sets of counts.
+    """A group of instructions with equal counts: most of a kernel's lines share a few sets of counts.
 
     Attributes:
         lines: PTX lines, in listing order.
@@ -149,7 +149,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class EmulatedStep:
-    """One launch of a sequence as it was executed on the CPU.
+    """One launch of a sequence as emulated.
 
     Attributes:
         entry: Entry point that was executed.
@@ -176,7 +176,7 @@ class EmulatedStep:
 
 @dataclass(frozen=True, slots=True)
 class ResizedCounts:
-    """What was executed, over all launches, of a problem that differs from the counted one in some sizes.
+    """The counts, over all launches, of a problem that differs from the counted one in some sizes.
 
     Attributes:
         sizes: These sizes.
@@ -195,7 +195,7 @@ class ResizedCounts:
 
 @dataclass(frozen=True, slots=True)
 class SampleRecord:
-    """What was executed of a problem whose data fills blocks as that of the real one does, for its counts alone.
+    """The counts of an additional problem whose data fills blocks as in the real one.
 
     Attributes:
         problem: Its sizes, complete.
@@ -217,7 +217,7 @@ class SampleRecord:
 
 
 class Condition(StrEnum):
-    """The condition under which a variant, right at its small size, shows a fault."""
+    """The condition under which a variant that is right at its small size shows a fault."""
 
     FULL_SIZE = "at the problem's own size"
     LARGER = "at a larger size"
@@ -230,7 +230,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A fault that shows under another condition than the small size, in program order, launched once.
+    """A fault under a condition other than the small size in program order.
 
     Attributes:
         condition: When it shows.
@@ -245,8 +245,8 @@ class Suspicion:
     @property
     def summary(self) -> str:
         """The condition and the fault, one line."""
-        said = [self.finding.summary] if self.finding is not None else []
-        return f"{self.condition}: {'; '.join([*said, *filter(None, [self.detail])])}"
+        details = [self.finding.summary] if self.finding is not None else []
+        return f"{self.condition}: {'; '.join([*details, *filter(None, [self.detail])])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,34 +322,34 @@ class EmulationRecord:
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:
-        """What says most of the real problem: the sample where there is one."""
+        """The execution most representative of the real problem: the sample if there is one."""
         return self.sample or self
 
     @property
     def entry(self) -> str:
-        """Entry points that were executed."""
+        """The emulated entry points."""
         return ", ".join(step.entry for step in self.launches)
 
     @property
     def wrong(self) -> str:
-        """The fault at the executed size, one line; empty where there is none."""
+        """The fault at the emulated size, one line; empty without a fault."""
         if self.findings:
             first = self.findings[0]
-            more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
-            return f"emulator: {first.summary}{more}"
+            suffix = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
+            return f"emulator: {first.summary}{suffix}"
         if self.verification is not None and not self.verification.passed:
             return f"emulator: {self.verification.worst}"
         return ""
 
     @property
     def fault(self) -> str:
-        """Why the execution counts against the variant, one line; empty where it does not."""
+        """The reason why the execution counts against the variant, one line; empty if it does not."""
         return f"not executed: {self.failure}" if self.failure else self.wrong
 
 
 @dataclass(frozen=True, slots=True)
 class VariantRecord:
-    """One variant's row. Stages that were not reached are None.
+    """The record of one variant. Stages that were not reached are None.
 
     Attributes:
         variant: Id, a short hash of everything that decides its machine code.
@@ -424,13 +424,13 @@ class VariantRecord:
     declared_figures: tuple[DeclaredFigure, ...] = ()
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
-        """Static mix of every kernel that is launched, each once, in order."""
-        both = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
-        found = [ptx if isa == "ptx" else sass for ptx, sass in both]
-        return tuple({mix.name: mix for mix in found if mix}.values())
+        """Return the static mix of every launched kernel, without repetitions, in order."""
+        pairs = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
+        selected = [ptx if isa == "ptx" else sass for ptx, sass in pairs]
+        return tuple({mix.name: mix for mix in selected if mix}.values())
 
     def rate(self, ms: float) -> float:
-        """Throughput, in `unit`, of a launch that takes `ms` milliseconds."""
+        """Return the throughput, in `unit`, of a launch of `ms` milliseconds."""
         if self.declared_rate is not None:
             return self.declared_rate.rate(ms)
         return self.merit.rate(self.flops, self.bytes_moved, ms)
@@ -442,7 +442,7 @@ class VariantRecord:
 
     @property
     def ceiling(self) -> float | None:
-        """Predicted ceiling of the throughput in `unit`, which is the lowest bound; None without a bound."""
+        """Predicted ceiling of the throughput in `unit`, the lowest bound; None without a bound."""
         bound = self.prediction.ceiling if self.prediction else None
         if bound is None or self.declared_rate is None:
             return bound.rate if bound else None
@@ -451,20 +451,20 @@ class VariantRecord:
 
     @property
     def throughput(self) -> float | None:
-        """Measured median throughput in `unit`, or None where nothing was measured, or a time of 0."""
+        """Measured median throughput in `unit`; None without a measurement or for a time of 0."""
         median = self.measurement.samples.median if self.measurement else 0.0
         return self.rate(median) if median > 0 else None
 
     @property
     def tflops(self) -> float | None:
-        """Measured median throughput in TFLOP/s, or None where nothing was measured, or a time of 0."""
+        """Measured median throughput in TFLOP/s; None without a measurement or for a time of 0."""
         median = self.measurement.samples.median if self.measurement else 0.0
         return self.flops / median / 1e9 if median > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord:
-    """How a search chose its variants.
+    """The course of a search: how it chose its variants.
 
     Attributes:
         combinations: Size of the space before constraints, for one problem.
@@ -490,7 +490,7 @@ class SearchRecord:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedFigure:
-    """How one figure came out in a run and in its repetition; differences are second / first - 1.
+    """One figure compared between a run and its repetition; differences are second / first - 1.
 
     Attributes:
         name: `throughput`, `ratio to the baseline`, `estimate`, `ceiling` or `executed instructions`.
@@ -517,7 +517,7 @@ class RepeatedFigure:
 
 @dataclass(frozen=True, slots=True)
 class RepeatRecord:
-    """A run held against its repetition in another process.
+    """The comparison of a run with its repetition in another process.
 
     Attributes:
         started: When the second run began, ISO 8601 with time zone.
@@ -551,7 +551,7 @@ class RepeatRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The run's own facts: what was asked, where it ran, and what was not done and why.
+    """The facts of a run: the question, the environment, and what was not done and why.
 
     Attributes:
         experiment: Name, the experiment file's stem.

@@ -1,4 +1,4 @@
-"""What a report says, derived from the records of a run alone."""
+"""The analysis of a run for its report, derived from the records alone."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from lab.store.figures import Basis, Response, response_of
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the page, the PNGs and the tables have in common, computed once.
+    """The analysis shared by the page, the PNGs and the tables, computed once.
 
     Attributes:
         run: The run's facts.
         records: Every record, in the experiment's order, without `emulation.lines` (see `load`).
         columns: The run's columns.
         rows: Each record's cells by column key; None is an empty cell.
-        response: What the variants are compared by.
+        response: The quantity variants are compared by.
         answer: The opening paragraph.
         winners: Problem by problem; None where the opening has a sentence for each.
         effects: Main effects, the most influential factor first.
@@ -49,12 +49,12 @@ class Analysis:
         by: Column that colours the ratio chart and its values, or None.
         baseline: Name and throughput, where one is the same for all variants, else None.
         curve: Throughput along a problem axis, where the problems differ in one number (and in words); else None.
-        explanation: What explains the curve, where its figures are known.
+        explanation: Figures that explain the curve, where they are known.
         agreements: Predictions against measurements, where there are enough of both.
-        strays: Profiled variants that their prediction misses most, and what the counters say of them.
+        strays: Outliers: profiled variants with the largest prediction errors, and their counters.
         compilers: The same variants by several compilers; None where there is one.
         repeat: How the run came out a second time; None where it was not repeated.
-        search: How a strategy's search went; None without one.
+        search: The course of a strategy's search; None without one.
         different: Variant id to a sentence, where execution spends most in another loop than the static hot loop.
     """
 
@@ -83,22 +83,22 @@ class Analysis:
 
     @property
     def ratio(self) -> str:
-        """What the ratio chart sets against the response."""
+        """The quantity the ratio chart plots against the response."""
         return "Instruction ratio" if self.response.unit is Merit.TFLOPS else "Memory traffic"
 
     @property
     def rule(self) -> str:
-        """How all variants are ranked, in a sentence; empty where it is by the response itself."""
+        """The ranking rule as a sentence; empty where variants rank by the response itself."""
         return figures.rule_of(self.records, self.response)
 
     @property
     def ladder(self) -> bool:
-        """The experiment has more than one kernel."""
+        """True if the experiment has more than one kernel."""
         return chartdata.is_ladder(self.records)
 
 
 def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
-    """Read the records of a run, without what was counted for each PTX line.
+    """Read the records of a run, without the counts per PTX line.
 
     These counts are half of a record, and ten thousand records with them would take more memory than all else. Only the
     variants whose listings are embedded need them; their records are read again.
@@ -120,7 +120,7 @@ def analyse(
     different: Mapping[str, str],
     repeat: RepeatRecord | None = None,
 ) -> Analysis:
-    """Derive everything that the report says.
+    """Derive everything the report says.
 
     Args:
         run: The run's facts.
@@ -136,17 +136,20 @@ def analyse(
     # Equal ceilings rank nothing: bars of 100 % of the peak would look like a prediction.
     alike = response.basis is Basis.CEILING and len(figures.tied_with_best(records, response)) == len(records) > 1
     bars = () if alike else chartdata.bars(run, records, response)
-    found = curve(run, records, response)
+    throughput_curve = curve(run, records, response)
     baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
-    named = {column.name: column for column in columns}
+    columns_by_name = {column.name: column for column in columns}
     by = None
     if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
         first = effects[0]
-        by = named[f"p.{first.factor}" if first.parameter else first.factor], tuple(v.value for v in first.levels)
+        by = (
+            columns_by_name[f"p.{first.factor}" if first.parameter else first.factor],
+            tuple(v.value for v in first.levels),
+        )
     opening = answer(run, records, response)
     if (compared := compilers(run, records, response)) is not None:
-        said = opening.sentences
-        opening = replace(opening, sentences=(*said[:1], *compared.sentences, *said[1:]))
+        sentences = opening.sentences
+        opening = replace(opening, sentences=(*sentences[:1], *compared.sentences, *sentences[1:]))
     moving = traffic.sentences(traffic.gains(run, records, response))
     opening = replace(opening, sentences=(*opening.sentences, *moving))
     if repeat is not None:
@@ -166,8 +169,8 @@ def analyse(
         chartdata.ratio_columns(columns, records, response) if observed else (),
         by,
         baselines[0] if len(baselines) == 1 else None,
-        found,
-        explain(found, records, columns, response.unit),
+        throughput_curve,
+        explain(throughput_curve, records, columns, response.unit),
         agreements(records),
         strays(records),
         compared,

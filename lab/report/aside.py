@@ -1,4 +1,4 @@
-"""Where the separate parts of a report are made: here, one after another, or side by side in worker processes."""
+"""Execution of a report's independent parts: in this thread, or side by side in worker processes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any, Final, Protocol
 from lab.base.executor import Executor
 
 Call = tuple[Any, ...]
-"""A function of a module, and its arguments."""
+"""A module-level function and its arguments."""
 
 TIMEOUT_S: Final = 300.0
-"""Most seconds for one part."""
+"""Time limit for one part, in seconds."""
 
 
 class Aside(Protocol):
-    """Carries out calls that do not depend on one another."""
+    """Executor of independent calls."""
 
     def begin(self, calls: Iterable[Call]) -> Callable[[], list[Any]]:
-        """Begin calls, and return what waits for their results, in order; it raises what the first one raised."""
+        """Begin calls; return a function that waits for their results, in order, and raises the first error."""
 
     def each(self, calls: Iterable[Call]) -> Iterator[Any]:
-        """Yield the results of calls in order; few of them are ahead of what was taken."""
+        """Yield the results of calls in order, running only a few ahead."""
 
 
 class _Here:
-    """This thread."""
+    """Execution in this thread."""
 
     def begin(self, calls: Iterable[Call]) -> Callable[[], list[Any]]:
-        """Carry them out now."""
+        """Execute them now."""
         results = list(self.each(calls))
         return lambda: results
 
     def each(self, calls: Iterable[Call]) -> Iterator[Any]:
-        """Carry each out when its result is asked for."""
+        """Execute each when its result is requested."""
         return (function(*args) for function, *args in calls)
 
 
@@ -43,19 +43,19 @@ HERE: Final[Aside] = _Here()
 
 
 class Crew:
-    """Worker processes."""
+    """Execution in worker processes."""
 
     def __init__(self, executor: Executor) -> None:
-        """Use an executor; leaving its context ends what is under way."""
+        """Use an executor; leaving its context ends running calls."""
         self._executor = executor
 
     def begin(self, calls: Iterable[Call]) -> Callable[[], list[Any]]:
-        """Hand out all of them."""
+        """Submit all of them."""
         futures = [self._begun(call) for call in calls]
         return lambda: [future.result() for future in futures]
 
     def each(self, calls: Iterable[Call]) -> Iterator[Any]:
-        """Hand out twice as many as there are processes, and another one for each result that is taken."""
+        """Submit twice as many as there are processes, and one more for each result taken."""
         ahead: deque[Future[Any]] = deque()
         for call in calls:
             ahead.append(self._begun(call))

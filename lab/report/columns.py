@@ -1,4 +1,4 @@
-"""A column of the tables: the CSV, the JSON, the page's table and the charts read records through columns.
+"""Columns of the tables: the CSV, the JSON, the page's table and the charts read records through them.
 
 `registry` defines the columns of a run.
 """
@@ -26,9 +26,9 @@ class Column:
         get: Value of a record, None for an empty cell.
         unit: Unit of the figures; empty for counts, shares and text.
         format: Format specification, empty for text.
-        shown: In the page's table without asking.
+        shown: Shown in the page's table by default.
         field: Name that charts use; free of characters that a chart language would interpret.
-        about: One line: what exactly the figure is.
+        about: One-line definition of the figure.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Column:
 
     @property
     def is_share(self) -> bool:
-        """Its figures are shares, shown in per cent."""
+        """True if its figures are shares, shown in per cent."""
         return self.format.endswith("%")
 
     def text(self, value: Value) -> str:
-        """A value of this column as the page shows it; empty for None."""
+        """Return a value of this column as the page shows it; empty for None."""
         if value is None:
             return ""
         if isinstance(value, bool):
@@ -66,7 +66,7 @@ class Column:
 
 
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:
-    """A record's cells by column name; None is an empty cell."""
+    """Return a record's cells by column name; None is an empty cell."""
     return {column.name: column.get(record) for column in columns}
 
 
@@ -79,7 +79,7 @@ class RowCells(Mapping[str, Value]):
     __slots__ = ("_places", "_values")
 
     def __init__(self, places: Mapping[str, int], values: tuple[Value, ...]) -> None:
-        """Hold the values, and the place of each key among them."""
+        """Store the values, and the position of each key among them."""
         self._places, self._values = places, values
 
     def __getitem__(self, key: str) -> Value:
@@ -93,7 +93,7 @@ class RowCells(Mapping[str, Value]):
 
 
 def table(records: Iterable[VariantRecord], columns: Sequence[Column]) -> tuple[RowCells, ...]:
-    """The cells of each record."""
+    """Return the cells of each record."""
     getters = {column.key: column.get for column in columns}
     places = {key: place for place, key in enumerate(getters)}
     return tuple(RowCells(places, tuple([get(record) for get in getters.values()])) for record in records)

@@ -1,4 +1,4 @@
-"""Spearman's rank correlation. It is written here because importing SciPy takes longer than most reports."""
+"""Spearman's rank correlation, implemented here because importing SciPy takes longer than most reports."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FEWEST = 3
-"""Least number of pairs whose correlation can be tested."""
+"""Minimum number of pairs for a significance test."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankCorrelation:
-    """Spearman's rank correlation of two rows of values.
+    """Spearman's rank correlation of two sequences.
 
     Attributes:
-        rho: -1 to 1; NaN where all values of one row are equal, or one is NaN.
-        p: How likely values without a correlation have one at least as large, by Student's distribution of
+        rho: -1 to 1; NaN if all values of one sequence are equal, or one is NaN.
+        p: Two-sided p-value under no correlation, by Student's distribution of
             `rho * sqrt((n - 2) / (1 - rho**2))` with n - 2 degrees of freedom; NaN with fewer than three pairs.
     """
 
@@ -28,7 +28,7 @@ class RankCorrelation:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
-    """Correlate the ranks of two rows of equal length; equal values share the mean of their ranks."""
+    """Correlate the ranks of two sequences of equal length; equal values share the mean of their ranks."""
     x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if len(x) < 2 or np.isnan(x).any() or np.isnan(y).any():  # noqa: PLR2004 - a pair of values
         return RankCorrelation(math.nan, math.nan)
@@ -49,7 +49,7 @@ def _p(rho: float, n: int) -> float:
 
 
 def _within(rho: float, freedom: int) -> float:
-    """How likely Student's t is between -x and x, where x is `rho * sqrt(freedom / (1 - rho**2))`.
+    """Return the probability that |t| ≤ x for Student's t, where x is `rho * sqrt(freedom / (1 - rho**2))`.
 
     For whole degrees of freedom it is a finite sum in the angle whose sine is `rho`: Abramowitz and Stegun, Handbook of
     Mathematical Functions, 26.7.3 and 26.7.4.

@@ -1,4 +1,4 @@
-"""Writes the report of a run: the page, the PNGs, and the tables as CSV and JSON."""
+"""Write the report of a run: the page, the PNGs, and the tables as CSV and JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def render(
         listing_budget: Bytes of the page that embedded listings may take. The page links to the listings of all
             further variants, as far as their files are in `folder`.
         folder: Where the report goes; the run directory where None.
-        aside: Where pictures are drawn and listings made ready; here, one after another, by default.
+        aside: Where pictures are drawn and listings prepared; in this thread by default.
 
     Returns:
         The files written: `index.html` first, then PNGs, `records.csv` and `records.json`.
@@ -49,14 +49,14 @@ def render(
 def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path, aside: Aside) -> tuple[Path, ...]:
     charts = chart_list(analysis)
     try:
-        shown = pictures(analysis, charts)
-        drawn = aside.begin((draw_picture, picture, folder) for picture in shown)
+        images = pictures(analysis, charts)
+        drawn = aside.begin((draw_picture, picture, folder) for picture in images)
         html = page(
             analysis,
             charts=[vega.draw(chart) for chart in charts],
             store=store,
             folder=folder,
-            pngs=[picture.file for picture in shown],
+            pngs=[picture.file for picture in images],
             budget=listing_budget,
             aside=aside,
         )

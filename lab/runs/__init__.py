@@ -1,1 +1,1 @@
-"""Runs of an experiment: the scheduler, what follows for a variant, search, comparison and repetition."""
+"""Run experiments: scheduler, flow of one variant, search, comparison and repetition."""

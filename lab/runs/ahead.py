@@ -1,4 +1,4 @@
-"""A process of its own draws a run's report: it gets ready while the sweep works, and then only has to draw.
+"""Draw a run's report in a separate process, which prepares while the sweep runs.
 
 What a report needs takes seconds to import, and the page's charts as long again to be bundled where the user's cache
 lacks them. The main process would do all of that after the last record.
@@ -18,17 +18,17 @@ from lab.runs.services import draw_report
 from lab.store.database import Store
 
 TIMEOUT_S: Final = 3600.0
-"""Most seconds for a report; that of 10,000 records takes half a minute."""
+"""Time limit for a report in seconds; one of 10,000 records takes half a minute."""
 
 PAINTERS: Final = ("lab.report.charts.painting", "lab.report.charts.png", "lab.report.variant.listings")
-"""What the processes that draw pictures and make listings ready are forked with."""
+"""Modules preloaded into the processes that draw pictures and prepare listings."""
 
 
 class Drawer(Protocol):
-    """Writes the report of a run, once. Use as a context manager."""
+    """Writer of a run's report, used once, as a context manager."""
 
     def begin(self) -> None:
-        """Get ready; a second call changes nothing."""
+        """Start preparing; later calls do nothing."""
 
     def __call__(self, store: Store) -> tuple[Path, ...]:
         """Write the report; see `lab.report.render.render`."""
@@ -41,10 +41,10 @@ class Drawer(Protocol):
 
 
 class DrawHere:
-    """A function that writes reports, which needs no preparation."""
+    """A drawer that calls a function in this process and needs no preparation."""
 
     def __init__(self, render: Callable[[Store], tuple[Path, ...]]) -> None:
-        """Draw with this function."""
+        """Use this function to draw."""
         self._render = render
 
     def begin(self) -> None:
@@ -64,7 +64,7 @@ class DrawHere:
 
 
 class ReportProcess:
-    """Draws the report of a run in a process; leaving the context ends it."""
+    """A process that draws a run's report; leaving the context ends it."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
@@ -72,13 +72,13 @@ class ReportProcess:
         self._executor: Executor | None = None
 
     def begin(self) -> None:
-        """Start the process: from now on it gets ready."""
+        """Start the process and its preparation."""
         if self._executor is None:
             self._executor = self._stack.enter_context(ProcessExecutor(1))
             self._executor.submit(get_ready, timeout_s=TIMEOUT_S)
 
     def __call__(self, store: Store) -> tuple[Path, ...]:
-        """Write the report there; here, if the process is lost."""
+        """Write the report in that process, or in this one if the process is lost."""
         if self._executor is None:
             return draw_report(store)
         try:
@@ -97,12 +97,12 @@ class ReportProcess:
 
 
 def drawer(render: Callable[[Store], tuple[Path, ...]]) -> Drawer:
-    """What draws the report of a run: a process of its own, where it is drawn as usual."""
+    """Return the drawer for a render function: a separate process for the usual one."""
     return ReportProcess() if render is draw_report else DrawHere(render)
 
 
 def get_ready() -> None:
-    """Import what a report needs, here and where its parts are made, and bundle what every page has."""
+    """Import what a report needs and bundle the assets every page shares."""
     workers.prepare(PAINTERS)
     from lab.report import render  # noqa: F401, PLC0415 - this is the work
     from lab.report.page.page import warm  # noqa: PLC0415
@@ -111,6 +111,6 @@ def get_ready() -> None:
 
 
 def draw(folder: Path) -> tuple[Path, ...]:
-    """Write the report of a run directory, which another process may have open to write."""
+    """Write the report of a run directory that another process may have open for writing."""
     with Store(folder) as store:
         return draw_report(store)

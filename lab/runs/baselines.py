@@ -1,4 +1,4 @@
-"""The baselines that a run meets: what each one is, which are missing, and whether they move between GPU workers."""
+"""Baselines of a run: their identity, missing ones, and drift between GPU workers."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from lab.gpu.process.cards import Ran
 from lab.stages.facts import baseline_fact, left_out
 
 DRIFT = 0.02
-"""A baseline whose time changes by a larger fraction from one GPU worker to the next is noted in the report."""
+"""Relative change of a baseline's time between GPU workers beyond which the report notes it."""
 
 
 class BaselineWatch:
-    """Remembers the baseline of each problem.
+    """A watch on the baseline of each problem.
 
     Attributes:
         found: Label of a problem to its baseline: name, library and kernel, as its first variant met it.
     """
 
-    def __init__(self, found: Mapping[str, str]) -> None:
-        """Start with what an earlier, unfinished run found."""
-        self.found = dict(found)
+    def __init__(self, baselines: Mapping[str, str]) -> None:
+        """Start with the baselines an earlier, unfinished run recorded."""
+        self.found = dict(baselines)
         self._facts: dict[str, dict[str, str]] = {}
         self._last: dict[tuple[str, str], tuple[int, float]] = {}
 
     def meet(self, label: str, ran: Ran) -> tuple[str, ...]:
-        """Take note of the baselines beside one variant.
+        """Record the baselines timed beside one variant.
 
         Args:
-            label: Of the variant's problem.
-            ran: Its job.
+            label: The label of the variant's problem.
+            ran: The result of its job.
 
         Returns:
-            Sentences for the reader of the report.
+            Notes for the report.
         """
         result = ran.result
         notes = left_out(result)
@@ -45,21 +45,21 @@ class BaselineWatch:
         return notes
 
     def _same_everywhere(self, label: str, card: str, fact: str) -> tuple[str, ...]:
-        """Compare what a baseline is on a card with what it is on the card that met it first."""
-        known = self._facts.setdefault(label, {})
-        if card in known:
+        """Compare a baseline's identity on this card with that on the first card."""
+        fact_by_card = self._facts.setdefault(label, {})
+        if card in fact_by_card:
             return ()
-        known[card] = fact
-        first, one = next(iter(known.items()))
-        if one == fact:
+        fact_by_card[card] = fact
+        first, first_fact = next(iter(fact_by_card.items()))
+        if first_fact == fact:
             return ()
-        what = f" of {label}" if label else ""
-        return (f"The baseline{what} is not the same on all cards: on {first} {one}; on {card} {fact}.",)
+        suffix = f" of {label}" if label else ""
+        return (f"The baseline{suffix} is not the same on all cards: on {first} {first_fact}; on {card} {fact}.",)
 
     def _drift(self, label: str, ran: Ran, baseline_ms: float) -> tuple[str, ...]:
-        """Compare a baseline's time with the last one that another worker of the card took.
+        """Compare a baseline's time with the last one another worker on the same card measured.
 
-        Without agreement, the variants' times differ too.
+        If they disagree, the variants' times differ too.
         """
         worker = ran.worker
         before, known_ms = self._last.get((ran.card, label), (worker, baseline_ms))
@@ -67,9 +67,9 @@ class BaselineWatch:
         change = baseline_ms / known_ms - 1
         if before == worker or abs(change) <= DRIFT:
             return ()
-        what = f" of {label}" if label else ""
+        suffix = f" of {label}" if label else ""
         note = (
-            f"In GPU worker {worker} the baseline{what} takes {change:+.1%} more time than in worker {before}: "
-            "ratios to the baseline hold, times measured before and after do not compare better than that."
+            f"In GPU worker {worker} the baseline{suffix} takes {change:+.1%} more time than in worker {before}: "
+            "ratios to the baseline hold, but times before and after compare no better than that."
         )
         return (note,)

@@ -1,4 +1,4 @@
-"""Two runs side by side: which variants became faster or slower, with what certainty, and what changed in their code.
+"""Compare two runs: faster and slower variants with confidence intervals, and changes in their code.
 
 A variant's figure is the ratio of its throughput in B to that in A, which is the ratio of the median times A / B. Its
 interval is the percentile bootstrap's (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13):
@@ -33,20 +33,20 @@ from lab.store.figures import text
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 SAME = 0.01
-"""Two variants are the same if the whole interval of their ratio is closer to 1 than this."""
+"""Two variants count as the same if the whole interval of their ratio is closer to 1 than this."""
 
 Key = tuple[object, ...]
 
 
 class Verdict(StrEnum):
-    """How a variant in B compares with the same variant in A."""
+    """The verdict on a variant in B against the same variant in A."""
 
     FASTER = "faster"  # the whole interval is above 1
     SLOWER = "slower"  # the whole interval is below 1
     SAME = "same"  # the whole interval is within `SAME` of 1
     AMBIGUOUS = "ambiguous"  # the interval holds 1 and is wider than that
-    BROKEN = "broken"  # it was right in A and failed in B
-    MENDED = "mended"  # it failed in A and was right in B
+    BROKEN = "broken"  # correct in A, failed in B
+    MENDED = "mended"  # failed in A, correct in B
     NOT_COMPARED = "not compared"  # one of the runs has no time for it
 
 
@@ -88,7 +88,7 @@ class Change:
     unlike: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def regressed(self, threshold: float) -> bool:
-        """Whether it broke, or is slower by more than `threshold` (a fraction) and its whole interval is below 1."""
+        """Return whether it broke, or is slower by more than the fraction `threshold` with its interval below 1."""
         if self.verdict is Verdict.BROKEN:
             return True
         return self.verdict is Verdict.SLOWER and self.ratio is not None and self.ratio < 1 - threshold
@@ -96,7 +96,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs.
+    """The comparison of two runs.
 
     Attributes:
         a: Facts of the first.
@@ -137,7 +137,7 @@ def compare(
         a: Facts and records of the first.
         b: Facts and records of the second.
         relative: Compare throughputs relative to the interleaved baseline.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
 
     Raises:
         UserError: the runs have no variant in common.
@@ -172,7 +172,7 @@ def compare(
 
 
 def compare_folders(a: Path | str, b: Path | str, *, relative: bool = False) -> Comparison:
-    """Compare two runs, or two variants, by where they are; see `lab.runs.sides` and `compare`.
+    """Compare two runs or two variants, given by path; see `lab.runs.sides` and `compare`.
 
     Raises:
         UserError: the runs have no variant in common, or lack the variant that is named.
@@ -185,26 +185,26 @@ def compare_folders(a: Path | str, b: Path | str, *, relative: bool = False) -> 
 
 
 def _compare_variants(a: Side, b: Side, *, relative: bool) -> Comparison:
-    """Compare two variants, whatever their parameters are."""
-    ((one,), (two,)) = a.records, b.records
-    change = _change(one, two, relative=relative, rng=np.random.default_rng(0))
+    """Compare two variants with any parameters."""
+    ((record_a,), (record_b,)) = a.records, b.records
+    change = _change(record_a, record_b, relative=relative, rng=np.random.default_rng(0))
     lines: tuple[str, ...] = ()
     if a.source is not None and b.source is not None:
         sources = a.source.splitlines(), b.source.splitlines()
-        lines = tuple(difflib.unified_diff(*sources, one.variant, two.variant, n=1, lineterm=""))
+        lines = tuple(difflib.unified_diff(*sources, record_a.variant, record_b.variant, n=1, lineterm=""))
     return Comparison(a.run, b.run, (change,), (), (), None, relative, lines)
 
 
 def _keyed(
     records_a: Sequence[VariantRecord], records_b: Sequence[VariantRecord]
 ) -> tuple[dict[Key, VariantRecord], dict[Key, VariantRecord]]:
-    """Records of both runs by a key that is the same for the same variant.
+    """Return the records of both runs by a key that identifies a variant across runs.
 
     Two runs may differ in compiler and architecture: these belong to the key only where a run has several of them.
     """
-    both = (records_a, records_b)
-    by_compiler = any(len({record.compiler for record in records}) > 1 for records in both)
-    by_arch = any(len({record.arch for record in records}) > 1 for records in both)
+    sides = (records_a, records_b)
+    by_compiler = any(len({record.compiler for record in records}) > 1 for records in sides)
+    by_arch = any(len({record.arch for record in records}) > 1 for records in sides)
 
     def key(record: VariantRecord) -> Key:
         fields = (_plain(record.parameters), _plain(record.problem))
@@ -252,7 +252,7 @@ def _estimate(record: VariantRecord) -> float | None:
 
 
 def _unlike(a: VariantRecord, b: VariantRecord) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Name what differs between two variants apart from their figures, with both texts."""
+    """Yield each difference between two variants besides their figures, with both texts."""
     groups: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
         ("", {"kernel": a.kernel, "template": a.template}, {"kernel": b.kernel, "template": b.template}),
         ("", a.parameters, b.parameters),
@@ -266,21 +266,21 @@ def _unlike(a: VariantRecord, b: VariantRecord) -> Iterator[tuple[str, tuple[str
     for prefix, first, second in groups:
         nothing = "0" if prefix == "hot-loop " else ""
         for name in dict.fromkeys([*first, *second]):
-            both = tuple(text(side[name]) if name in side else nothing for side in (first, second))
-            if both[0] != both[1]:
-                yield f"{prefix}{name}", (both[0], both[1])
+            texts = tuple(text(side[name]) if name in side else nothing for side in (first, second))
+            if texts[0] != texts[1]:
+                yield f"{prefix}{name}", (texts[0], texts[1])
 
 
 def _times(record: VariantRecord, *, relative: bool) -> tuple[Samples, ...]:
-    """The samples of a variant that was right, and of its baseline where that counts; empty where one is missing."""
-    found: Measurement | None = record.measurement if record.status.sound else None
-    if found is None or (relative and found.baseline is None):
+    """Return the samples of a correct variant, and of its baseline if relative; empty where one is missing."""
+    measurement: Measurement | None = record.measurement if record.status.sound else None
+    if measurement is None or (relative and measurement.baseline is None):
         return ()
-    return (found.samples, found.baseline) if relative and found.baseline else (found.samples,)
+    return (measurement.samples, measurement.baseline) if relative and measurement.baseline else (measurement.samples,)
 
 
 def ratio_interval(a: Sequence[Samples], b: Sequence[Samples], rng: np.random.Generator) -> tuple[float, float, float]:
-    """The throughput in B over that in A, with its interval.
+    """Return the ratio of throughputs, B to A, with its confidence interval.
 
     Args:
         a: The variant's samples in A; behind them the baseline's, where throughputs are relative to it.
@@ -328,4 +328,4 @@ _FIGURES = {
     "FMA share": lambda r: _hot("fma_share", r),
     "predicted ceiling": figures.predicted,
 }
-"""What stands beside each ratio."""
+"""Figures shown beside each ratio."""

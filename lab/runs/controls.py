@@ -1,8 +1,8 @@
-"""Control timings: a few variants of each problem are timed on every card that works on it.
+"""Control timings: time a few variants of each problem on every card that works on it.
 
-These are the first variant of a problem that is measured, and up to four more that are evenly spread over its variants,
-at least `APART` apart: five show a card that grows slow in the course of a run, and cost each further card five timings
-a problem. A problem that one card does alone needs none, since its variants compare as on a machine with one card;
+They are the first measured variant of a problem, and up to four more, evenly spread over its variants,
+at least `APART` apart: five show a card that slows down during a run, and cost each further card five timings
+per problem. A problem done by a single card needs none, since its variants compare as on a machine with one card;
 but those of the run's first problem are timed on every card, so that all cards are compared.
 """
 
@@ -24,18 +24,18 @@ from lab.measured.timing import Measurement
 from lab.search.pruning import Group
 
 MOST: Final = 5
-"""Controls of a problem."""
+"""Most control timings per problem."""
 
 APART: Final = 8
-"""Fewest measured variants from one control of a problem to the next."""
+"""Fewest measured variants between two controls of a problem."""
 
 
 @dataclass
 class _Problem:
-    """A problem at work.
+    """The state of a problem under measurement.
 
     Attributes:
-        left: Variants of it that are not measured yet.
+        left: Variants not measured yet.
         apart: Measured variants from one control to the next.
         measured: Measured variants.
         at: Ids of the cards that worked on it.
@@ -50,10 +50,10 @@ class _Problem:
 
 
 class Controls:
-    """Orders control timings while a sweep works, and compares the cards by them.
+    """Scheduler of control timings during a sweep; compares the cards by them.
 
     Attributes:
-        timings: What was timed so far, with what an earlier, interrupted run found.
+        timings: All control timings so far, including those of an earlier, interrupted run.
     """
 
     def __init__(
@@ -61,44 +61,44 @@ class Controls:
         cards: Cards,
         policy: Policy,
         names: Mapping[str, Sequence[str]],
-        known: Iterable[ControlTiming] = (),
+        earlier_timings: Iterable[ControlTiming] = (),
     ) -> None:
-        """Start with what an earlier run noted (`noted`).
+        """Start with the timings an earlier run saved (`noted`).
 
         Args:
             cards: The cards.
             policy: How variants are timed.
             names: Id to label and host of the run's cards: of these, and of those of an earlier, unfinished run.
-            known: Timings of that run.
+            earlier_timings: Timings of that run.
         """
         self._cards, self._policy, self._names = cards, policy, names
         self._problems: dict[Group, _Problem] = {}
         self._running: set[Future[Ran]] = set()
         self._variants: Counter[str] = Counter()
-        self.timings = list(known)
+        self.timings = list(earlier_timings)
 
     def plan(self, points: Iterable[Point]) -> None:
-        """Take note of the variants that are to be measured."""
-        for group, number in Counter(tuple(sorted(one.problem.values.items())) for one in points).items():
+        """Register the variants to be measured."""
+        for group, number in Counter(tuple(sorted(point.problem.values.items())) for point in points).items():
             apart = max(APART, -(-number // MOST))
             every = set() if self._problems else {card.id for card in self._cards.cards}
-            known = self._problems.setdefault(group, _Problem(0, apart, at=every))
-            known.left += number
+            problem = self._problems.setdefault(group, _Problem(0, apart, at=every))
+            problem.left += number
 
     def kept(self, measurement: Measurement | None) -> None:
-        """Take note of a variant that an earlier run measured."""
+        """Count a variant an earlier run measured."""
         if measurement is not None:
             self._variants[measurement.card] += 1
 
     def begin(self, group: Group, card: str) -> None:
-        """A card is about to get a variant of a problem: if it is the card's first, the control goes before it."""
+        """Order a control before a card's first variant of a problem."""
         problem = self._problems.get(group)
         if problem is not None and card not in problem.at:
             problem.at.add(card)
             self._order(problem, card)
 
     def learn(self, group: Group, job: Job, ran: Ran) -> None:
-        """A variant of a problem was measured, or could not be; it may become a control."""
+        """Record a variant's measurement or failure; the variant may become a control."""
         problem, measurement = self._problems.get(group), ran.result.measurement
         if problem is None:
             return
@@ -115,17 +115,17 @@ class Controls:
             problem.latest = None  # it holds machine code
 
     def noted(self) -> list[dict[str, Any]]:
-        """What was timed, as JSON can hold it."""
+        """Return the timings in a form JSON can hold."""
         self._collect()
-        return [asdict(one) for one in self.timings]
+        return [asdict(timing) for timing in self.timings]
 
     def finish(self) -> None:
-        """Wait for the control timings that are under way."""
+        """Wait for outstanding control timings."""
         interrupts.wait(wait, self._running)
         self._collect()
 
     def standing(self) -> tuple[CardRecord, ...]:
-        """The cards and how they compare, by what is known so far; lost ones too."""
+        """Return the cards, lost ones included, compared by the timings so far."""
         self._collect()
         cards = [CardRecord(name, label, host, self._variants[name]) for name, (label, host) in self._names.items()]
         return standing(cards, self.timings)
@@ -136,8 +136,8 @@ class Controls:
         self._collect()
 
     def _collect(self) -> None:
-        """Take what is finished; a control that failed, or whose card was lost, says nothing."""
-        for future in [one for one in self._running if one.done()]:
+        """Collect finished controls; skip those that failed or whose card was lost."""
+        for future in [control for control in self._running if control.done()]:
             self._running.remove(future)
             try:
                 ran = future.result()
@@ -163,7 +163,7 @@ def _timing(variant: str, card: str, measurement: Measurement) -> ControlTiming:
 
 
 def notes_on(cards: Sequence[CardRecord]) -> tuple[str, ...]:
-    """Sentences for the reader of the report on cards whose times do not compare with the others'."""
+    """Return notes for the report on cards whose times differ from the others'."""
     return tuple(
         f"{card.label} differs from the other cards: {card.differs}. Its {card.variants} variants are marked, and none "
         "of them wins without being timed again on another card."

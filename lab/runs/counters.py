@@ -1,4 +1,4 @@
-"""Chooses the variants whose hardware counters are read, and reads them: the last stage of a run on a GPU."""
+"""Select variants for hardware counters and read them: the last stage of a run on a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.stages.record import built_before
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """The facts of a verified and timed variant that decide; ten thousand whole records would fill the memory."""
+    """The facts of a timed variant that selection needs; ten thousand whole records would fill the memory."""
 
     variant: str
     kernel: str
@@ -31,18 +31,20 @@ class _Candidate:
 
 
 def chosen(records: Iterable[VariantRecord], rules: ProfileModel) -> tuple[str, ...]:
-    """The variants to profile, in the order of the records.
+    """Return the ids of the variants to profile, in the order of the records.
 
     These are the fastest variants of each kernel for each problem, which explain where each kernel wins, and the
-    strays, which explain the model's errors. Where there are more problems than room, evenly spread ones are chosen,
+    outliers, which explain the model's errors. Where there are more problems than room, evenly spread ones are chosen,
     the first and the last among them; where one problem has too many kernels, the fastest ones.
     """
-    found = [made for record in records if (made := _candidate(record))]
-    furthest = sorted((one for one in found if one.off), key=lambda one: -one.off)[: min(rules.strays, rules.at_most)]
-    strays = {one.variant for one in furthest}
-    winners = _spread(_winners(found, rules.top), rules.at_most - len(strays))
-    wanted = strays | {one.variant for one in winners}
-    return tuple(one.variant for one in found if one.variant in wanted)
+    candidates = [candidate for record in records if (candidate := _candidate(record))]
+    furthest = sorted((candidate for candidate in candidates if candidate.off), key=lambda candidate: -candidate.off)[
+        : min(rules.strays, rules.at_most)
+    ]
+    strays = {candidate.variant for candidate in furthest}
+    winners = _spread(_winners(candidates, rules.top), rules.at_most - len(strays))
+    selected = strays | {candidate.variant for candidate in winners}
+    return tuple(candidate.variant for candidate in candidates if candidate.variant in selected)
 
 
 def _candidate(record: VariantRecord) -> _Candidate | None:
@@ -54,33 +56,33 @@ def _candidate(record: VariantRecord) -> _Candidate | None:
     return _Candidate(record.variant, record.kernel, rank, off)
 
 
-def _winners(found: Sequence[_Candidate], top: int) -> list[list[_Candidate]]:
-    """The best variants of each kernel, problem by problem, the best first."""
+def _winners(candidates: Sequence[_Candidate], top: int) -> list[list[_Candidate]]:
+    """Return the best variants of each kernel, problem by problem, best first."""
     problems: dict[Group, list[_Candidate]] = {}
-    for one in found:
-        problems.setdefault(one.rank.group, []).append(one)
+    for candidate in candidates:
+        problems.setdefault(candidate.rank.group, []).append(candidate)
     return [_best(members, top) for members in problems.values()]
 
 
 def _best(members: Sequence[_Candidate], top: int) -> list[_Candidate]:
-    """The best variants of each kernel for one problem, the best first."""
-    worth, taken = worths([one.rank for one in members]), Counter[str]()
+    """Return the best variants of each kernel for one problem, best first."""
+    worth, counts = worths([candidate.rank for candidate in members]), Counter[str]()
     chosen = []
-    for one in sorted(members, key=lambda one: -worth(one.rank)):
-        taken[one.kernel] += 1
-        if taken[one.kernel] <= top:
-            chosen.append(one)
+    for candidate in sorted(members, key=lambda candidate: -worth(candidate.rank)):
+        counts[candidate.kernel] += 1
+        if counts[candidate.kernel] <= top:
+            chosen.append(candidate)
     return chosen
 
 
 def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candidate]:
-    """The winners of as many evenly spread problems as there is room for."""
-    most = max(map(len, problems), default=0)
-    if not most or room < 1:
+    """Return the winners of as many evenly spread problems as fit."""
+    largest = max(map(len, problems), default=0)
+    if not largest or room < 1:
         return []
-    number = min(len(problems), max(1, room // most))
+    number = min(len(problems), max(1, room // largest))
     places = {round(i * (len(problems) - 1) / max(1, number - 1)) for i in range(number)}
-    return [one for place in sorted(places) for one in problems[place]][:room]
+    return [candidate for place in sorted(places) for candidate in problems[place]][:room]
 
 
 def count(
@@ -89,23 +91,23 @@ def count(
     context: FlowContext,
     planned: Plan,
     *,
-    read: ReadCounters,
+    read_counters: ReadCounters,
 ) -> None:
-    """Read the counters of the chosen variants that have none yet; each record gets its profile as it comes.
+    """Read the counters of the selected variants that have none yet, storing each profile as it arrives.
 
     Args:
         recorder: Where profiles go.
         cards: The GPUs; None means that nothing is read.
         context: The run; without `profile` rules in its experiment nothing is read.
         planned: The variants of the run, by position.
-        read: Reads the counters.
+        read_counters: Reads the counters.
     """
     experiment, store = context.experiment, recorder.store
     rules = experiment.profile
     if cards is None or rules is None:
         return
-    wanted = chosen(store.each(), rules)
-    missing = {variant: record for variant in wanted if (record := store.record(variant)).profile is None}
+    selected = chosen(store.each(), rules)
+    missing = {variant: record for variant in selected if (record := store.record(variant)).profile is None}
     if not missing:
         return
     recorder.observer.counting(len(missing))
@@ -123,8 +125,8 @@ def count(
         )
         for variant, record in missing.items()
     ]
-    for found in read(orders, seconds=rules.seconds):
-        recorder.note(*found.notes)
-        for variant, profile in found.profiles.items():
+    for counted in read_counters(orders, seconds=rules.seconds):
+        recorder.note(*counted.notes)
+        for variant, profile in counted.profiles.items():
             store.write(replace(missing[variant], profile=profile), places[variant])
-        recorder.observer.counted(len(found.profiles))
+        recorder.observer.counted(len(counted.profiles))

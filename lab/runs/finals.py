@@ -1,6 +1,6 @@
-"""The best variants again: on one card in turns where several worked, and the winners in a fresh process.
+"""Finals: time the best variants again, interleaved on one card, and the winners in a fresh process.
 
-What does not repeat is no result, and what was timed on two cards is compared on one before it wins.
+A result must repeat, and variants timed on two cards are compared on one card before one of them wins.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ FINALISTS: Final = 5
 """Most variants of a problem in its finals."""
 
 ROUNDS: Final = 3
-"""Turns of a final: A B C A B C A B C."""
+"""Rounds of a final, interleaved: A B C A B C A B C."""
 
 CHALLENGES: Final = 3
-"""Further finals of a problem, each with a variant that is faster by its sweep's time than the winner of the last."""
+"""Further finals of a problem, each against a variant whose sweep time beats the last winner."""
 
 
 @dataclass(frozen=True)
 class _Finals:
-    """What all finals of a run share.
+    """Data shared by all finals of a run.
 
     Attributes:
-        context: What is the same for all variants of the run.
+        context: Data shared by all variants of the run.
         recorder: Where the records are.
         cards: The GPUs.
         planned: The variants of the run, by position.
@@ -53,38 +53,38 @@ class _Finals:
 
     @classmethod
     def of(cls, context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan) -> _Finals:
-        """List the ids once: making a variant to see its id takes a thousand times as long."""
+        """Create it, listing the ids once: making a variant to see its id takes a thousand times as long."""
         return cls(context, recorder, cards, planned, planned.variants)
 
     def record(self, rank: Rank) -> VariantRecord:
-        """The record of a finished variant."""
+        """Return the record of a finished variant."""
         return self.recorder.store.record(self.variants[rank.position])
 
     def job(self, rank: Rank, record: VariantRecord) -> Job:
-        """What the GPU is asked to do with it."""
+        """Return the GPU job of a variant."""
         context = self.context
-        one = built_before(context.experiment, self.planned[rank.position], record, context.gpu)
-        cubin = self.recorder.store.read_file(one.variant, "kernel.cubin")
-        return flow.job_of(context.experiment, one, cubin, context.reference)
+        planned = built_before(context.experiment, self.planned[rank.position], record, context.gpu)
+        cubin = self.recorder.store.read_file(planned.variant, "kernel.cubin")
+        return flow.job_of(context.experiment, planned, cubin, context.reference)
 
     def keep(self, rank: Rank, record: VariantRecord) -> None:
-        """Replace its record."""
+        """Replace a variant's record."""
         self.recorder.replace(rank.position, record)
 
 
 def mark_rows(
-    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, found: Sequence[CardRecord]
+    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, compared_cards: Sequence[CardRecord]
 ) -> None:
-    """Mark every variant whose card does not time like the others, and take marks away that no longer hold.
+    """Mark every variant whose card times differently, and remove marks that no longer hold.
 
     Args:
         context: What is the same for all variants of the run.
         recorder: Where the records are.
         cards: The GPUs.
         planned: The variants of the run, by position.
-        found: The cards, compared.
+        compared_cards: The cards, compared.
     """
-    differs = {card.id: card.differs for card in found}
+    differs = {card.id: card.differs for card in compared_cards}
     own = _Finals.of(context, recorder, cards, planned)
     for rank in tuple(recorder.scores.values()):
         if rank.rate is None or (not differs.get(rank.card) and not rank.doubt):
@@ -95,11 +95,11 @@ def mark_rows(
 
 
 def time_finalists(
-    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, found: Sequence[CardRecord]
+    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, compared_cards: Sequence[CardRecord]
 ) -> None:
-    """Time the best variants of each problem in turns on one card, one that does not differ if there is one.
+    """Time the best variants of each problem interleaved on one card, preferably one that does not differ.
 
-    The finalists are those that can be the best: their throughput, less what their card is known to be slower, is
+    The finalists are those that can be the best: their throughput, corrected for their card's known speed, is
     within the cards' tolerance and their own scatter of the best one's. A problem that one card did alone has none. The
     records then hold the final's times, and the sweep's beside them. If a variant that was not among them is
     still faster by the sweep's time, it challenges the winner on the same card.
@@ -109,7 +109,7 @@ def time_finalists(
         recorder: Its scores say how fast each variant was; the records are in its store.
         cards: The GPUs.
         planned: The variants of the run, by position.
-        found: The cards, compared.
+        compared_cards: The cards, compared.
     """
     finals = _Finals.of(context, recorder, cards, planned)
     groups: dict[Group, list[Rank]] = {}
@@ -117,14 +117,14 @@ def time_finalists(
         if rank.rate is not None:
             groups.setdefault(rank.group, []).append(rank)
     ids = {card.id for card in cards.cards}
-    there = sorted((one for one in found if one.id in ids), key=_distance)
-    alike = [one for one in there if not one.differs] or there[:1]
+    present = sorted((card for card in compared_cards if card.id in ids), key=_distance)
+    alike = [card for card in present if not card.differs] or present[:1]
     contests = [
         (ranks, alike[place % len(alike)].id)
         for place, ranks in enumerate(ranks for ranks in groups.values() if len({rank.card for rank in ranks}) > 1)
     ]
     contests += [(ranks, alike[0].id) for ranks in groups.values() if _alone_and_marked(ranks, alike)]
-    fresh, slower = set[str](), {card.id: card.control or 1.0 for card in found}
+    fresh, slower = set[str](), {card.id: card.control or 1.0 for card in compared_cards}
     started = []
     for ranks, card in contests:
         chosen = tuple(finalists(ranks, slower, finals))
@@ -140,13 +140,13 @@ def _distance(card: CardRecord) -> tuple[bool, float]:
 
 
 def _alone_and_marked(ranks: Sequence[Rank], alike: Sequence[CardRecord]) -> bool:
-    """Whether a problem was done by one card that differs, while there is one that does not."""
-    (first, *others) = {rank.card for rank in ranks}
-    return not others and any(rank.doubt for rank in ranks) and first not in {card.id for card in alike}
+    """Return whether a single, differing card did a problem although another card does not differ."""
+    (first, *other_cards) = {rank.card for rank in ranks}
+    return not other_cards and any(rank.doubt for rank in ranks) and first not in {card.id for card in alike}
 
 
 def finalists(ranks: Sequence[Rank], slower: Mapping[str, float], finals: _Finals) -> list[Rank]:
-    """Those of a problem's variants that can be the best one, the most promising first."""
+    """Return a problem's variants that may be the best, most promising first."""
     ordered, worth = leaders(ranks, FINALISTS, slower), worths(ranks, slower)
     best = worth(ordered[0])
     chosen = []
@@ -159,7 +159,7 @@ def finalists(ranks: Sequence[Rank], slower: Mapping[str, float], finals: _Final
 
 
 def _start(finals: _Finals, chosen: Sequence[Rank], card: str, *, fresh: bool) -> list[Future[Ran]]:
-    """Put all rounds into the card's line; nothing where an earlier, interrupted run came so far."""
+    """Queue all rounds on the card; none where an earlier, interrupted run got this far."""
     records = [finals.record(rank) for rank in chosen]
     if all(record.measurement and record.measurement.sweep for record in records):
         return []
@@ -173,7 +173,7 @@ def _start(finals: _Finals, chosen: Sequence[Rank], card: str, *, fresh: bool) -
 
 
 def _turn(policy: Policy, turn: int) -> Policy:
-    """A turn takes a part of the samples; outputs were checked in the sweep, and are once more on this card."""
+    """Return the policy of one turn: fewer samples, with outputs checked once more on this card."""
     least = policy.min_samples
     return replace(
         policy, check=turn == 0, first_samples=least, max_samples=2 * least, budget_s=policy.budget_s / ROUNDS
@@ -181,50 +181,50 @@ def _turn(policy: Policy, turn: int) -> Policy:
 
 
 def _finish(finals: _Finals, chosen: Sequence[Rank], running: Sequence[Future[Ran]]) -> None:
-    """Write what the rounds found, if all of them ran on one card; else the sweep's times stay, with a note."""
+    """Write the final's times if all rounds ran on one card; otherwise keep the sweep's times, with a note."""
     if not running:
         return
     ran = [interrupts.wait(future.result) for future in running]
-    alike = len({one.card for one in ran}) == 1
+    alike = len({outcome.card for outcome in ran}) == 1
     for place, rank in enumerate(chosen):
         record = finals.record(rank)
         if record.measurement is None:
             continue
-        turns = [one.result.measurement for one in ran[place :: len(chosen)]]
-        timed = [one for one in turns if one is not None]
+        turns = [outcome.result.measurement for outcome in ran[place :: len(chosen)]]
+        timed = [turn for turn in turns if turn is not None]
         if len(timed) == len(turns) and alike:
-            made = in_turns(record.measurement, timed, ran[place].card, len(chosen))
+            measurement = in_turns(record.measurement, timed, ran[place].card, len(chosen))
         else:
-            why = "its card was lost" if not alike else _failure(ran[place :: len(chosen)])
-            note = f"the final on one card failed: {why}"
-            made = replace(record.measurement, notes=(*record.measurement.notes, note))
-        finals.keep(rank, replace(record, measurement=made))
+            reason = "its card was lost" if not alike else _failure(ran[place :: len(chosen)])
+            note = f"the final on one card failed: {reason}"
+            measurement = replace(record.measurement, notes=(*record.measurement.notes, note))
+        finals.keep(rank, replace(record, measurement=measurement))
 
 
 def _failure(ran: Sequence[Ran]) -> str:
-    reasons = (one.result.failure.reason for one in ran if one.result.failure)
+    reasons = (outcome.result.failure.reason for outcome in ran if outcome.result.failure)
     return next(reasons, "no measurement")
 
 
-def _challenge(finals: _Finals, ranks: Sequence[Rank], card: str, done: set[int]) -> None:
-    """Let variants that the final left out challenge its winner while one is faster by its sweep's time."""
+def _challenge(finals: _Finals, ranks: Sequence[Rank], card: str, timed_positions: set[int]) -> None:
+    """Let variants outside the final challenge its winner while one is faster by its sweep's time."""
     for _ in range(CHALLENGES):
         now = [finals.recorder.scores[rank.position] for rank in ranks]
         (best,) = leaders([rank for rank in now if not rank.doubt] or now, 1)
-        if best.position in done or best.rate is None:
+        if best.position in timed_positions or best.rate is None:
             return
-        (winner,) = leaders([rank for rank in now if rank.position in done], 1)
-        done.add(best.position)
+        (winner,) = leaders([rank for rank in now if rank.position in timed_positions], 1)
+        timed_positions.add(best.position)
         _finish(finals, (winner, best), _start(finals, (winner, best), card, fresh=False))
-    _doubt_the_rest(finals, [finals.recorder.scores[rank.position] for rank in ranks], done)
+    _doubt_the_rest(finals, [finals.recorder.scores[rank.position] for rank in ranks], timed_positions)
 
 
-def _doubt_the_rest(finals: _Finals, ranks: Sequence[Rank], done: set[int]) -> None:
-    """Mark variants that are faster by the sweep's time than the winner of the finals: they do not win by it."""
+def _doubt_the_rest(finals: _Finals, ranks: Sequence[Rank], timed_positions: set[int]) -> None:
+    """Mark variants that beat the finals' winner only by the sweep's time: they do not win by it."""
     worth = worths(ranks)
-    best = max(worth(rank) for rank in ranks if rank.position in done)
+    best = max(worth(rank) for rank in ranks if rank.position in timed_positions)
     for rank in ranks:
-        if rank.position in done or rank.doubt or worth(rank) <= best:
+        if rank.position in timed_positions or rank.doubt or worth(rank) <= best:
             continue
         record = finals.record(rank)
         if record.measurement is not None:
@@ -233,19 +233,19 @@ def _doubt_the_rest(finals: _Finals, ranks: Sequence[Rank], done: set[int]) -> N
 
 
 def in_turns(first: Measurement, turns: Sequence[Measurement], card: str, finalists: int) -> Measurement:
-    """Return the turns of a final as one measurement, with the sweep's times beside it.
+    """Return a final's turns as one measurement, with the sweep's times beside it.
 
     Args:
-        first: What the sweep measured, or what an earlier final did.
-        turns: What each turn measured.
+        first: The measurement of the sweep, or of an earlier final.
+        turns: The measurement of each turn.
         card: Id of the card.
-        finalists: Variants that took turns.
+        finalists: Number of interleaved variants.
     """
     sweep = first.sweep or EarlierTiming(first.card, first.samples, first.baseline)
     last = turns[-1]
     bases = [turn.baseline for turn in turns if turn.baseline is not None]
-    others = finalists - 1
-    among = f"in turns with {others} other{'s' if others > 1 else ''}" if others else "alone"
+    rivals = finalists - 1
+    among = f"interleaved with {rivals} other{'s' if rivals > 1 else ''}" if rivals else "alone"
     samples = _joined([turn.samples for turn in turns])
     note = (
         f"timed again on one card, {among}, in {len(turns)} rounds: median {samples.median:.6g} ms; "
@@ -272,17 +272,17 @@ def in_turns(first: Measurement, turns: Sequence[Measurement], card: str, finali
 
 
 def _joined(parts: Sequence[Samples]) -> Samples:
-    """All samples of several turns; a batch of a turn's own is as good as another's."""
-    begins = [sum(len(part.ms) for part in parts[:place]) for place in range(len(parts))]
+    """Join the samples of several turns, whose batches are interchangeable."""
+    begins = [sum(len(samples.ms) for samples in parts[:place]) for place in range(len(parts))]
     return Samples(
-        tuple(ms for part in parts for ms in part.ms),
-        min(part.batch for part in parts),
-        tuple(begin + index for begin, part in zip(begins, parts, strict=True) for index in part.unused),
+        tuple(ms for samples in parts for ms in samples.ms),
+        min(samples.batch for samples in parts),
+        tuple(begin + index for begin, samples in zip(begins, parts, strict=True) for index in samples.unused),
     )
 
 
 def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan) -> None:
-    """Measure the fastest variant of each problem again in a fresh process, which those of one card share.
+    """Measure the fastest variant of each problem again in a fresh process, shared per card.
 
     Args:
         context: What is the same for all variants of the run.
@@ -309,7 +309,7 @@ def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, plann
 
 
 def repeated(first: Measurement, again: JobResult) -> Measurement:
-    """Return a measurement with its repetition's samples, or with a note that says why there are none."""
+    """Return a measurement with its repetition's samples, or with a note why it has none."""
     if again.measurement is None:
         reason = again.failure.reason if again.failure else "no measurement"
         note = f"measured once only: the repetition in a fresh process failed: {reason}"

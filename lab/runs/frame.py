@@ -1,4 +1,4 @@
-"""The records of a run as a pandas DataFrame, and what a run returns to Python."""
+"""A run's records as a pandas DataFrame, and the result objects a run returns to Python."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lab.store.lean import lean_records
 from lab.store.tuned import write_tuned
 
 _MOST_LISTED = 50
-"""Ids that an error lists."""
+"""Most ids an error lists."""
 
 
 def frame(run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord | None = None) -> pd.DataFrame:
-    """One row for each variant, with the columns of `records.csv`; a column's name holds its unit.
+    """Return one row per variant with the columns of `records.csv`; a column's name holds its unit.
 
     Args:
         run: The run's facts.
@@ -39,7 +39,9 @@ def frame(run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord
     """
     columns = columns_for(run, records, repeat)
     cells = [row(record, columns) for record in records]
-    return pd.DataFrame({column.name: _series(column, [one[column.name] for one in cells]) for column in columns})
+    return pd.DataFrame(
+        {column.name: _series(column, [row_cells[column.name] for row_cells in cells]) for column in columns}
+    )
 
 
 def _series(column: Column, values: Sequence[Value]) -> pd.Series:
@@ -70,7 +72,7 @@ class VariantResult:
     """One variant of a finished run, with its texts.
 
     Attributes:
-        record: Everything that is known of it.
+        record: Its complete record.
         folder: The run directory.
     """
 
@@ -109,14 +111,14 @@ class VariantResult:
 
     @property
     def log(self) -> str:
-        """What the compiler said."""
+        """The compiler's output."""
         return self._text("build.log")
 
     def _text(self, name: str) -> str:
         """Read one of its files.
 
         Raises:
-            StoreError: There is none, as of a variant that did not compile.
+            StoreError: The file is missing, as for a variant that did not compile.
         """
         with Store(self.folder) as store:
             return store.read_file(self.record.variant, name).decode("utf-8", errors="replace")
@@ -159,42 +161,42 @@ class ExperimentRun:
 
     @property
     def records(self) -> tuple[VariantRecord, ...]:
-        """Everything that is known of each variant, in the experiment's order."""
+        """The complete record of each variant, in the experiment's order."""
         return self.outcome.records
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row for each variant; see `lab.records`."""
+        """One row per variant; see `lab.records`."""
         return read_frame(self.folder)
 
     @property
     def best(self) -> VariantRecord | None:
         """The best variant; None where every variant failed.
 
-        What was measured decides where anything was, as `lab.measured.standing` says; else the throughput that is
-        estimated, else the one predicted by the score, else the ceiling.
+        Measurements decide where there are any, as `lab.measured.standing` says; else the estimated throughput, else
+        the one predicted by the score, else the ceiling.
         """
         records = self.outcome.records
         return next(iter(ranked(records, response_of(records))), None)
 
     def variant(self, beginning: str) -> VariantResult:
-        """Return one variant, by its id or the beginning of it.
+        """Return one variant by its id or a prefix of it.
 
         Raises:
-            UserError: None has this id, or several begin so.
+            UserError: No variant has this id, or several ids start with it.
         """
-        found = variants_beginning(self.outcome.records, beginning) if beginning else ()
-        if len(found) != 1:
-            known = [record.variant for record in self.outcome.records]
+        matches = variants_beginning(self.outcome.records, beginning) if beginning else ()
+        if len(matches) != 1:
+            ids = [record.variant for record in self.outcome.records]
             raise UserError(
-                "several variants begin with this id" if found else "no variant has this id",
+                "several variants begin with this id" if matches else "no variant has this id",
                 code="unknown-name",
                 key="variant",
                 found=beginning,
-                accepted=[record.variant for record in found] or known[:_MOST_LISTED],
-                suggestion=did_you_mean(beginning, known),
+                accepted=[record.variant for record in matches] or ids[:_MOST_LISTED],
+                suggestion=did_you_mean(beginning, ids),
             )
-        return VariantResult(found[0], self.folder)
+        return VariantResult(matches[0], self.folder)
 
     @property
     def variants(self) -> tuple[VariantResult, ...]:

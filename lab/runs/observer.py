@@ -1,4 +1,4 @@
-"""What a run tells about its progress."""
+"""The progress interface of a run."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from lab.stages.build import BuildFailure, Built
 
 
 class RunObserver(Protocol):
-    """Receives the progress of a run, in the main thread. An error that it raises ends the run."""
+    """Receiver of a run's progress, called in the main thread; an error it raises ends the run."""
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
-        """The number of variants is known; `gpu` is the GPU's name, or the reason why none is used."""
+        """Report the number of variants; `gpu` is the GPU's name, or why none is used."""
 
     def resumed(self, finished: int) -> None:
-        """The run goes on with an interrupted one, of which `finished` variants are kept."""
+        """Report that an interrupted run is resumed, with `finished` variants kept."""
 
     def drawing(self) -> None:
-        """Every variant is finished; the report is about to be drawn."""
+        """Report that every variant is finished and the report is about to be drawn."""
 
     def more(self, variants: int) -> None:
-        """A search goes on with `variants` further variants."""
+        """Report that a search continues with `variants` more variants."""
 
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
-        """One variant was compiled and inspected, or could not be."""
+        """Report that a variant was compiled and inspected, or failed to."""
 
     def executed(self, record: VariantRecord) -> None:
-        """One variant was executed on the CPU, or could not be; where there is a GPU, it is still to be measured."""
+        """Report that a variant was emulated, or could not be; with a GPU, it is still to be measured."""
 
     def noted(self, sentence: str) -> None:
-        """The run found something that a reader of the report must see."""
+        """Receive a note for the reader of the report."""
 
     def recorded(self, record: VariantRecord) -> None:
-        """One variant is finished."""
+        """Report that a variant is finished."""
 
     def confirming(self) -> None:
-        """Every variant is finished; the fastest of each problem are about to be measured again."""
+        """Report that the fastest variant of each problem is about to be measured again."""
 
     def counting(self, variants: int) -> None:
-        """The hardware counters of `variants` variants are about to be read."""
+        """Report that the hardware counters of `variants` variants are about to be read."""
 
     def counted(self, variants: int) -> None:
-        """The hardware counters of `variants` more variants were read."""
+        """Report that the hardware counters of `variants` more variants were read."""
 
 
 class SilentObserver:
-    """A `RunObserver` that shows nothing; one of your own need only replace what it shows."""
+    """A `RunObserver` that ignores everything; subclasses override what they show."""
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """Show nothing."""

@@ -1,4 +1,4 @@
-"""The pipeline: from an experiment to records and a report."""
+"""The pipeline from an experiment to records and a report."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ _NO_NATIVE = "`archs: [sm_90]` in the experiment"
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a caller adds to an experiment file.
+    """Options a caller adds to an experiment file.
 
     Attributes:
         output: Run directory; ``reports/<experiment>`` by default.
         max_variants: Largest number of variants to accept.
         jobs: Worker processes; the number of usable cores by default.
         measure: Measure where there is a GPU.
-        emulate: Execute every variant on the CPU, where the experiment gives a size for it.
-        whole: Execute the problems themselves there, whatever size the experiment gives.
+        emulate: Emulate every variant, where the experiment gives a size for it.
+        whole: Emulate the full problems, whatever size the experiment gives.
         archs: Architectures in place of the experiment's, unless empty.
         toolchains: Toolchains in place of the experiment's, unless empty.
         profile: Read hardware counters of the best variants; by default where the experiment says so.
@@ -81,8 +81,8 @@ class RunOptions:
         cluster: Where it runs: ``local`` takes every GPU of this machine; empty takes the first one.
         gpu_model: Part of the name of the model to measure on; needed where there are several.
         followed: The run does not count as finished when it ends, since its repetition follows.
-        held: The outcome holds every record. Otherwise it reads them when they are asked for, which needs no memory
-            for those of a large run but finds what a later run in the same directory wrote.
+        held: The outcome holds every record. Otherwise it reads them on access, which saves memory for a
+            large run but sees what a later run in the same directory wrote.
     """
 
     output: Path | None = None
@@ -104,7 +104,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run left.
+    """The outcome of a run.
 
     Attributes:
         folder: The run directory.
@@ -124,19 +124,19 @@ class RunOutcome:
 
     @cached_property
     def records(self) -> tuple[VariantRecord, ...]:
-        """Every finished record, read when it is first asked for: ten thousand take 400 MB."""
+        """Every finished record, read on first access: ten thousand take 400 MB."""
         with uncollected():
             return tuple(self.each())
 
     @cached_property
     def lean_records(self) -> tuple[VariantRecord, ...]:
-        """The same in half of the memory; see `lab.predict.variant_scores.lean`."""
+        """The same records in half of the memory; see `lab.store.scores.lean`."""
         with uncollected():
             return tuple(map(lean, vars(self).get("records") or self.each()))
 
     @property
     def failed(self) -> bool:
-        """Some variant did not reach the end of the pipeline."""
+        """True where a variant did not reach the end of the pipeline."""
         return any(record.status.failed for record in self.lean_records)
 
 
@@ -148,8 +148,8 @@ def run(
     Args:
         file: The experiment.
         options: What the caller adds to it.
-        observer: Receives the progress; nobody by default.
-        services: The surroundings; this machine by default.
+        observer: Receives the progress; none by default.
+        services: The environment; this machine by default.
 
     Raises:
         UserError: the experiment is wrong.
@@ -160,34 +160,34 @@ def run(
     services.prepare()
     if options.measure and services.starts_ahead:
         ahead.prepare()
-    asked = _read(file, options, services)
+    request = _read(file, options, services)
     with ExitStack() as stack:
-        store = stack.enter_context(Store(options.output or Path("reports") / asked.experiment.name, create=True))
+        store = stack.enter_context(Store(options.output or Path("reports") / request.experiment.name, create=True))
         conditions = conditions_of(
-            asked.experiment,
-            asked.gpu,
+            request.experiment,
+            request.gpu,
             emulated=options.emulate,
             measured=options.measure,
-            variants=asked.planned.variants,
+            variants=request.planned.variants,
         )
-        done, facts, before = _take_up(store, asked, conditions, options)
-        observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
-        if done:
-            observer.resumed(len(done))
+        finished, facts, before = _take_up(store, request, conditions, options)
+        observer.planned(request.experiment, request.expansion, len(request.planned), request.gpu_text)
+        if finished:
+            observer.resumed(len(finished))
         drawing = stack.enter_context(drawer(services.render))
         measuring = stack.enter_context(ExitStack())
-        cards = measuring.enter_context(services.cards(asked.cards)) if asked.cards else None
-        work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
+        cards = measuring.enter_context(services.cards(request.cards)) if request.cards else None
+        work = _work(request, _recorder(request.experiment, store, observer), cards, facts, emulate=options.emulate)
         work.recorder.first = partial(_get_ready, drawing, another_worker=cards is not None and services.starts_ahead)
         interrupted = False
         try:
             with interrupts.stoppable(lambda: work.recorder.finished > 0):
-                _sweep(work, done, services, options.jobs or workers.cores())
+                _sweep(work, finished, services, options.jobs or workers.cores())
                 if work.cards is not None:
                     observer.confirming()
                     _finals(work, work.cards)
-                if asked.experiment.profile:
-                    count(work.recorder, work.cards, work.context, work.planned, read=services.read_counters)
+                if request.experiment.profile:
+                    count(work.recorder, work.cards, work.context, work.planned, read_counters=services.read_counters)
         except KeyboardInterrupt:
             interrupted = True
         facts = _final_facts(work, interrupted=interrupted)
@@ -199,12 +199,12 @@ def run(
             ended.result()
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         records = store.records() if options.held else ()
-        each = (lambda: records) if options.held else partial(stored_records, store.folder)
-        return RunOutcome(store.folder, facts, each, pages, interrupted, before)
+        read_records = (lambda: records) if options.held else partial(stored_records, store.folder)
+        return RunOutcome(store.folder, facts, read_records, pages, interrupted, before)
 
 
 def _get_ready(drawing: Drawer, *, another_worker: bool) -> None:
-    """Begin what takes a while and is needed after the last record: the report, and the winner's fresh process."""
+    """Start slow preparations for the end of the run: the report, and the winner's fresh process."""
     drawing.begin()
     if another_worker:
         ahead.prepare()
@@ -212,18 +212,18 @@ def _get_ready(drawing: Drawer, *, another_worker: bool) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """An experiment, and what it comes to on this machine.
+    """An experiment resolved for this machine.
 
     Attributes:
         experiment: With the caller's options in place of what the file says.
         expansion: Its points.
         cards: The GPUs that measure, all of one model; none where nothing is measured.
-        not_measured: Why there is none; may be empty.
+        not_measured: Why there are none; may be empty.
         tools: Its compilers.
         archs: Its architectures, each once, none of them `native`.
         planned: The variants of the expansion.
         searching: The searches of a strategy; None where all points are planned from the beginning.
-        places: Of such a search, what it asked for, by variant position.
+        places: The requests of such a search, by variant position.
     """
 
     experiment: Experiment
@@ -238,25 +238,25 @@ class _Asked:
 
     @property
     def gpu(self) -> GpuDescription | None:
-        """What the GPUs are, or None."""
+        """The GPUs' description, or None."""
         return self.cards[0].description if self.cards else None
 
     @property
     def gpu_text(self) -> str:
-        """The GPUs' number and name, or why none is used."""
+        """The number and name of the GPUs, or why none is used."""
         if self.gpu is None:
             return self.not_measured
         return self.gpu.name if len(self.cards) == 1 else f"{len(self.cards)} x {self.gpu.name}"
 
 
 def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
-    """Read an experiment, look for the GPU, and plan every variant."""
+    """Read an experiment, find the GPU and plan every variant."""
     experiment = load(file)
     experiment = replace(
         experiment,
         archs=options.archs or experiment.archs,
         toolchains=options.toolchains or experiment.toolchains,
-        profile=_profile_rules(experiment, asked=options.profile),
+        profile=_profile_rules(experiment, requested=options.profile),
     )
     if options.whole:
         experiment = replace(experiment, problems=tuple(case.at_full_size() for case in experiment.problems))
@@ -288,10 +288,10 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
 
 
 def _archs(experiment: Experiment, cards: Sequence[Card]) -> tuple[str, ...]:
-    """The architectures, each once, with the cards' own in place of `native`."""
+    """Return the distinct architectures, with `native` resolved to the cards' own."""
     gpu = cards[0].description if cards else None
-    named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
-    return tuple(dict.fromkeys(named))
+    resolved = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
+    return tuple(dict.fromkeys(resolved))
 
 
 def _searching(experiment: Experiment, rules: SearchModel) -> Searching:
@@ -303,76 +303,78 @@ def _searching(experiment: Experiment, rules: SearchModel) -> Searching:
 def _planned(
     experiment: Experiment,
     searching: Searching,
-    asked: Sequence[Asked],
+    requests: Sequence[Asked],
     tools: Sequence[Toolchain],
     archs: Sequence[str],
     *,
     after: int,
 ) -> tuple[tuple[Point, ...], Plan]:
-    """Plan what searches ask for.
+    """Plan the variants that searches ask for.
 
     Args:
         experiment: The experiment.
         searching: Its searches.
-        asked: What they ask for.
+        requests: What they ask for.
         tools: Its compiler.
         archs: Its architecture.
         after: Number of variants that were planned before.
     """
-    both = [(searching.problem(i).point(place), searching.problem(i).options(place)) for i, place in asked]
-    points = [point for point, _ in both if point is not None]
-    options = [options for point, options in both if point is not None]
+    pairs = [(searching.problem(i).point(place), searching.problem(i).options(place)) for i, place in requests]
+    points = [point for point, _ in pairs if point is not None]
+    options = [options for point, options in pairs if point is not None]
     return tuple(points), plan(experiment, points, tools, archs, first=after, options=options)
 
 
-def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileModel | None:
-    if asked is None:
+def _profile_rules(experiment: Experiment, *, requested: bool | None) -> ProfileModel | None:
+    if requested is None:
         return experiment.profile
-    return experiment.profile or ProfileModel.model_validate({}) if asked else None
+    return experiment.profile or ProfileModel.model_validate({}) if requested else None
 
 
 def _take_up(
-    store: Store, asked: _Asked, conditions: Mapping[str, object], options: RunOptions
+    store: Store, request: _Asked, conditions: Mapping[str, object], options: RunOptions
 ) -> tuple[Mapping[str, VariantRecord], RunRecord, Path | None]:
-    """Begin a run, or go on with the unfinished one in its directory.
+    """Start a run, or resume the unfinished one in its directory.
 
     Returns:
-        Records by variant that need not be made again, the run's facts so far, which are in the store, and where the
-        last finished run is kept.
+        Reusable records by variant, the run's facts so far, which are in the store, and the folder of the last
+        finished run.
 
     Raises:
         StoreError: going on was asked for, and the records there were made under other conditions.
     """
     earlier = _run_in(store)
-    unrelated = earlier is not None and _is_unrelated(earlier, store.variants(), asked)
+    unrelated = earlier is not None and _is_unrelated(earlier, store.variants(), request)
     resume = False if unrelated else options.resume
-    done, notes = _earlier(store, conditions, resume=resume)
-    if not done:
+    finished, notes = _earlier(store, conditions, resume=resume)
+    if not finished:
         replaced = kept(store) is not None
         folder = keep(store, unfinished=unrelated)
-        if folder is not None and earlier is not None and _differs(earlier, asked.experiment):
+        if folder is not None and earlier is not None and _differs(earlier, request.experiment):
             notes = (*notes, _kept_note(earlier, folder, replaced=replaced))
         store.clear()
     facts = facts_of(
-        asked.experiment,
-        asked.expansion,
+        request.experiment,
+        request.expansion,
         command=options.command,
-        variants=len(asked.planned),
-        gpu=asked.gpu,
-        not_measured=asked.not_measured,
+        variants=len(request.planned),
+        gpu=request.gpu,
+        not_measured=request.not_measured,
         emulate=options.emulate,
     )
     facts = replace(facts, notes=(*notes, *facts.notes))
-    if begun := store.fact(_BEGUN, "facts"):
-        facts = replace(facts, started=begun.get("started", facts.started), command=begun.get("command", facts.command))
+    if first_facts := store.fact(_BEGUN, "facts"):
+        facts = replace(
+            facts, started=first_facts.get("started", facts.started), command=first_facts.get("command", facts.command)
+        )
     store.note("facts", {"started": facts.started, "command": facts.command})
     store.note("state", {"conditions": conditions, "finished": False})
     store.write_run(facts)
-    return done, facts, kept(store)
+    return finished, facts, kept(store)
 
 
 def _run_in(store: Store) -> RunRecord | None:
-    """The facts of the run in a directory; None where there is none, or none that this version can read."""
+    """Return the facts of the run in a directory; None where this version can read none."""
     try:
         return store.run()
     except StoreError:
@@ -384,23 +386,23 @@ def _differs(earlier: RunRecord, experiment: Experiment) -> bool:
     return (earlier.experiment, earlier.source) != (experiment.name, experiment.text)
 
 
-def _is_unrelated(earlier: RunRecord, recorded: frozenset[str], asked: _Asked) -> bool:
-    """Return whether no record of an earlier run can be one of this run: it was of another experiment."""
-    if earlier.experiment != asked.experiment.name:
+def _is_unrelated(earlier: RunRecord, recorded: frozenset[str], request: _Asked) -> bool:
+    """Return whether an earlier run was of another experiment, so that none of its records fits this one."""
+    if earlier.experiment != request.experiment.name:
         return True
-    return _differs(earlier, asked.experiment) and recorded.isdisjoint(asked.planned.variants)
+    return _differs(earlier, request.experiment) and recorded.isdisjoint(request.planned.variants)
 
 
 def _kept_note(earlier: RunRecord, folder: Path, *, replaced: bool) -> str:
     before = ", in place of the run that was kept there" if replaced else ""
-    what = f"{earlier.experiment}, started {earlier.started}"
-    return f"The directory held a run of another experiment file, {what}. It is kept in {folder}{before}."
+    description = f"{earlier.experiment}, started {earlier.started}"
+    return f"The directory held a run of another experiment file, {description}. It is kept in {folder}{before}."
 
 
 def _earlier(
     store: Store, conditions: Mapping[str, object], *, resume: bool | None
 ) -> tuple[Mapping[str, VariantRecord], tuple[str, ...]]:
-    """Records of an earlier run that this one need not make again, and notes for the reader of the report.
+    """Return the reusable records of an earlier run, and notes for the report.
 
     Args:
         store: The run directory.
@@ -411,24 +413,24 @@ def _earlier(
         StoreError: going on was asked for, and the records there were made under other conditions.
     """
     notes = (store.damage,) if store.damage else ()
-    others = differing(store.state(), conditions, resume=resume, folder=store.folder, made="records were made")
-    if others is None:
+    differences = differing(store.state(), conditions, resume=resume, folder=store.folder, content="records were made")
+    if differences is None:
         return {}, notes
-    if not others:
+    if not differences:
         return store.whole_records(), notes
-    return {}, (*notes, f"An unfinished run was here; it had another {others}, and nothing of it was kept.")
+    return {}, (*notes, f"An unfinished run was here; it had another {differences}, and none of it was kept.")
 
 
 @dataclass
 class _Work:
-    """A run under way.
+    """The state of a run.
 
     Attributes:
         asked: What it was asked to do.
-        context: What is the same for all of its variants.
+        context: Data shared by all of its variants.
         recorder: Where its results go.
         cards: The GPUs, or None.
-        baselines: Baselines that it met.
+        baselines: Baselines seen so far.
         planned: Its variants; a search adds to them.
         facts: Its facts so far.
         controls: Compares the cards; None where one measures.
@@ -446,7 +448,7 @@ class _Work:
     not_measured: str = ""
 
     def note_controls(self) -> None:
-        """Keep the control timings for a run that goes on with this one."""
+        """Save the control timings for a run that resumes this one."""
         if self.controls is not None:
             self.recorder.store.note("controls", self.controls.noted())
 
@@ -457,29 +459,29 @@ def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Re
     return Recorder(store, observer, pruner, sentences or [])
 
 
-def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
-    context = FlowContext(asked.experiment, asked.gpu, emulate, variants=len(asked.planned))
-    met = recorder.store.fact(_BASELINES, "baselines")
-    work = _Work(asked, context, recorder, cards, BaselineWatch(met or {}), facts, asked.planned)
+def _work(request: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
+    context = FlowContext(request.experiment, request.gpu, emulate, variants=len(request.planned))
+    baselines = recorder.store.fact(_BASELINES, "baselines")
+    work = _Work(request, context, recorder, cards, BaselineWatch(baselines or {}), facts, request.planned)
     if cards is not None:
         earlier = recorder.store.fact(_CARDS, "cards")
-        known = {**(earlier or {}), **{card.id: [card.label, card.host] for card in asked.cards}}
-        recorder.store.note("cards", known)
-        if len(known) > 1:
+        names = {**(earlier or {}), **{card.id: [card.label, card.host] for card in request.cards}}
+        recorder.store.note("cards", names)
+        if len(names) > 1:
             timings = recorder.store.fact(_CONTROLS, "controls")
-            work.controls = Controls(cards, flow.policy_of(asked.experiment), known, timings or [])
+            work.controls = Controls(cards, flow.policy_of(request.experiment), names, timings or [])
     return work
 
 
-def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
-    """Take all variants to their records; of an experiment that changed, drop those that it no longer has."""
+def _sweep(work: _Work, finished: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
+    """Run all variants to their records; drop those a changed experiment no longer has."""
     with work.recorder, services.executor(jobs) as executor:
         if not work.context.experiment.operator.has_reference:
-            found = first_that_compiles(
+            reference = first_that_compiles(
                 work.context.experiment, work.planned, executor, services.build, work.context.gpu
             )
-            work.context = replace(work.context, reference=found)
-            work.recorder.note(note_of(found))
+            work.context = replace(work.context, reference=reference)
+            work.recorder.note(note_of(reference))
         sweep = Sweep(
             work.context,
             work.recorder,
@@ -490,7 +492,7 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
             function=services.build,
         )
         try:
-            _rounds(work, sweep, done)
+            _rounds(work, sweep, finished)
         finally:
             work.note_controls()
             work.not_measured = sweep.not_measured
@@ -500,83 +502,83 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
 
 
 def _finals(work: _Work, cards: Cards) -> None:
-    """Compare the cards, mark what differs, let the best variants of several cards meet on one, repeat the winners."""
+    """Compare the cards, mark differing ones, run finals on one card and repeat the winners."""
     if work.controls is not None:
         work.controls.finish()
         work.note_controls()
-        found = work.controls.standing()
-        work.recorder.note(*notes_on(found))
-        mark_rows(work.context, work.recorder, cards, work.planned, found)
-        time_finalists(work.context, work.recorder, cards, work.planned, found)
+        compared = work.controls.standing()
+        work.recorder.note(*notes_on(compared))
+        mark_rows(work.context, work.recorder, cards, work.planned, compared)
+        time_finalists(work.context, work.recorder, cards, work.planned, compared)
     repeat_winners(work.context, work.recorder, cards, work.planned)
 
 
-def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> None:
-    """Run what is planned; in a search then the neighbours of the best, round by round, which are added to it."""
+def _rounds(work: _Work, sweep: Sweep, finished: Mapping[str, VariantRecord]) -> None:
+    """Run the planned variants, then in a search the neighbours of the best, round by round."""
     if work.asked.searching is not None:
-        _follow(work, sweep, done, work.asked.searching)
+        _follow(work, sweep, finished, work.asked.searching)
         return
     search = work.asked.experiment.search
     refine = search.refine if search else None
-    sweep.work(work.planned, done, searched=None if search is None else 0)
+    sweep.work(work.planned, finished, searched=None if search is None else 0)
     for number in range(1, refine.rounds + 1 if refine else 1):
         slower = {card.id: card.control or 1.0 for card in work.controls.standing()} if work.controls else {}
         best = leaders(work.recorder.scores.values(), refine.top, slower) if refine else ()
         every = work.planned.points
-        points = neighbours((every[one.position] for one in best), every)
-        more = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
-        if not more:
+        points = neighbours((every[rank.position] for rank in best), every)
+        batch = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
+        if not batch:
             break
-        work.planned += more
+        work.planned += batch
         if work.facts.search:
-            searched = replace(work.facts.search, rounds=(*work.facts.search.rounds, len(more)))
+            searched = replace(work.facts.search, rounds=(*work.facts.search.rounds, len(batch)))
             work.facts = replace(work.facts, variants=len(work.planned), search=searched)
             work.recorder.store.write_run(work.facts)
-        work.recorder.observer.more(len(more))
-        sweep.work(more, done, searched=number)
+        work.recorder.observer.more(len(batch))
+        sweep.work(batch, finished, searched=number)
 
 
-def _follow(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord], searching: Searching) -> None:
-    """Measure what a strategy asks for, step by step; before that, build and predict its candidates if it has some."""
+def _follow(work: _Work, sweep: Sweep, finished: Mapping[str, VariantRecord], searching: Searching) -> None:
+    """Measure what a strategy asks for, step by step, after building and predicting any candidates."""
     began, recorder, places = time.monotonic(), work.recorder, work.asked.places
-    kept = recorder.kept = {}
+    records = recorder.kept = {}
     measuring = work.cards is not None
     order: list[str] = []
-    sweep.work(work.planned, done, searched=0, predict=searching.predicts and measuring)
+    sweep.work(work.planned, finished, searched=0, predict=searching.predicts and measuring)
     if searching.predicts:
-        searching.know({places[place]: kept[place] for place in work.planned.positions if place in kept})
+        searching.know({places[place]: records[place] for place in work.planned.positions if place in records})
         began = time.monotonic()
         if not measuring:
             searching.stop("nothing is measured here, so the candidates are only predicted")
     else:
-        _tell(searching, places, work.planned, kept, order, measuring=measuring)
+        _tell(searching, places, work.planned, records, order, measuring=measuring)
     number, limit = 0, searching.rules.seconds
-    positions = {asked: i for i, asked in enumerate(places)}
+    positions = {request: i for i, request in enumerate(places)}
     while True:
-        asked = searching.in_order(searching.ask())
-        if asked and limit is not None and time.monotonic() - began > limit:
-            searching.stop(f"{limit:g} s were over")
-            asked = []
-        if not asked:
+        requests = searching.in_order(searching.ask())
+        if requests and limit is not None and time.monotonic() - began > limit:
+            searching.stop(f"{limit:g} s had passed")
+            requests = []
+        if not requests:
             break
         number += 1
-        new = [one for one in asked if one not in positions]
+        new = [request for request in requests if request not in positions]
         if searching.predicts:
-            batch = [work.planned[positions[one]] for one in asked if one in positions]
+            batch = [work.planned[positions[request]] for request in requests if request in positions]
             recorder.observer.more(len(batch))
             sweep.measure(batch, searched=number)
         else:
             asked_for = work.asked
-            _, more = _planned(
+            _, added = _planned(
                 asked_for.experiment, searching, new, asked_for.tools, asked_for.archs, after=len(work.planned)
             )
-            positions.update({one: planned.position for one, planned in zip(new, more, strict=True)})
+            positions.update({request: planned.position for request, planned in zip(new, added, strict=True)})
             places += new
-            work.planned += more
-            batch = list(more)
+            work.planned += added
+            batch = list(added)
             recorder.observer.more(len(batch))
-            sweep.work(more, done, searched=number)
-        _tell(searching, places, batch, kept, order, measuring=measuring)
+            sweep.work(added, finished, searched=number)
+        _tell(searching, places, batch, records, order, measuring=measuring)
         _note_round(work, searching, order, len(batch))
     _note_round(work, searching, order, 0)
 
@@ -585,19 +587,19 @@ def _tell(
     searching: Searching,
     places: Sequence[Asked],
     batch: Sequence[Planned],
-    kept: Mapping[int, VariantRecord],
+    records: Mapping[int, VariantRecord],
     order: list[str],
     *,
     measuring: bool,
 ) -> None:
-    """Tell a search what a batch cost; what has no record, as after Ctrl-C, cost nothing yet."""
-    found = [one for one in batch if one.position in kept]
-    searching.tell({places[one.position]: kept[one.position] for one in found}, measuring=measuring)
-    order += [one.variant for one in found if kept[one.position].status is not Status.PRUNED]
+    """Tell a search the costs of a batch; variants without a record, as after Ctrl-C, are skipped."""
+    recorded = [planned for planned in batch if planned.position in records]
+    searching.tell({places[planned.position]: records[planned.position] for planned in recorded}, measuring=measuring)
+    order += [planned.variant for planned in recorded if records[planned.position].status is not Status.PRUNED]
 
 
 def _note_round(work: _Work, searching: Searching, order: Sequence[str], variants: int) -> None:
-    """Keep what a search has done so far: a reader sees it, whatever happens next."""
+    """Save the progress of a search, visible to readers whatever happens next."""
     search = work.facts.search
     assert search is not None  # noqa: S101 - a strategy's run begins with one
     work.facts = replace(
@@ -614,12 +616,12 @@ def _note_round(work: _Work, searching: Searching, order: Sequence[str], variant
 
 
 def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
-    """The run's facts as they are known when it ends."""
+    """Return the run's facts at its end."""
     facts = work.facts
     if interrupted:
         finished = work.recorder.store.count()
-        left = f"The run was interrupted; {finished} of {facts.variants} variants are here."
-        facts = replace(facts, notes=(*facts.notes, left))
+        note = f"The run was interrupted; {finished} of {facts.variants} variants are finished."
+        facts = replace(facts, notes=(*facts.notes, note))
     if work.not_measured:
         facts = replace(facts, gpu=None, not_measured=work.not_measured)
     lost = work.cards.notes if work.cards is not None else ()

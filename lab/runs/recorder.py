@@ -1,4 +1,4 @@
-"""Where the results of a run go: the store, the observer, and the scores that a search decides by."""
+"""The sink of a run's results: the store, the observer, and the scores a search uses."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from lab.store.writer import Writer
 
 
 class Recorder:
-    """Writes a run's records, files and notes. Leaving its context waits until everything is on disk.
+    """Writer of a run's records, files and notes; leaving the context waits until all is on disk.
 
     Attributes:
         store: The run directory.
         observer: Receives the progress.
         scores: Scores of the finished variants, by position.
-        notes: Sentences for the reader of the report.
-        pruner: Of a search, else None.
+        notes: Notes for the report.
+        pruner: The pruner of a search, else None.
         kept: Records by position, where a search's strategy needs them; else None.
-        remarks: What all variants show together.
-        first: What begins when the first variant is finished, which no other work may delay.
+        remarks: Observations across all variants.
+        first: Called when the first variant is finished; starts work that must not delay the first one.
         finished: Number of finished variants.
     """
 
@@ -37,7 +37,7 @@ class Recorder:
         """Start with the notes of an earlier, unfinished run; `pruner` learns from every finished variant."""
         self.store, self.observer = store, observer
         self.scores: dict[int, Rank] = {}
-        self._groups: dict[Group, Group] = {}  # each once: there are few, of many fields, and scores of all variants
+        self._groups: dict[Group, Group] = {}  # interned: few groups of many fields, shared by all scores
         self.notes = list(notes)
         self.kept: dict[int, VariantRecord] | None = None
         self.remarks = Remarks()
@@ -54,7 +54,7 @@ class Recorder:
         self._writer.__exit__(kind, error, trace)
 
     def note(self, *sentences: str) -> None:
-        """Add sentences that a reader of the report must see; each is kept once."""
+        """Add notes for the report, each once."""
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self.notes]
         if new:
             self.notes += new
@@ -73,12 +73,12 @@ class Recorder:
         self._remember(planned, record)
 
     def replace(self, position: int, record: VariantRecord) -> None:
-        """Write the record of a finished variant again, at once; it is no new one for the observer."""
+        """Rewrite a finished variant's record at once, without notifying the observer."""
         self.store.write(record, position)
         self._score(position, record)
 
     def take_over(self, planned: Planned, record: VariantRecord) -> None:
-        """Keep the record that an earlier, unfinished run wrote, with its present position and label."""
+        """Reuse a record of an earlier, unfinished run, with its present position and label."""
         if record.label != planned.label:
             record = replace(record, label=planned.label)
             self.store.write(record, planned.position)

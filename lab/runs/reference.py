@@ -1,4 +1,4 @@
-"""The variant whose outputs are the reference, where an experiment names none: the first that compiles."""
+"""The reference variant of an experiment that names no reference: the first that compiles."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lab.stages.build import Built, build_task
 from lab.stages.record import built
 
 _MOST_TRIED = 20
-"""Variants that are built at most in search of one that compiles."""
+"""Most variants built in search of one that compiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVariant:
-    """A variant that others are compared with.
+    """A variant others are compared with.
 
     Attributes:
         planned: The variant.
@@ -40,7 +40,7 @@ def first_that_compiles(
     function: BuildFunction,
     gpu: GpuDescription | None,
 ) -> ReferenceVariant | None:
-    """Build variants one after another, until one compiles; None where none of the first does.
+    """Build variants one after another until one compiles; None where none of the first few does.
 
     Args:
         experiment: The experiment.
@@ -52,19 +52,21 @@ def first_that_compiles(
     Raises:
         MissingToolError: the compiler or the disassembler cannot run here.
     """
-    for one in planned[:_MOST_TRIED]:
+    for variant in planned[:_MOST_TRIED]:
         try:
-            (outcome,) = interrupts.wait(executor.submit(function, [build_task(one)], timeout_s=BUILD_TIMEOUT_S).result)
+            (outcome,) = interrupts.wait(
+                executor.submit(function, [build_task(variant)], timeout_s=BUILD_TIMEOUT_S).result
+            )
         except TimeoutError:
             continue
         if isinstance(outcome, Built):
-            made = outcome.build
-            return ReferenceVariant(built(experiment, one, made, gpu), made.ptx, made.cubin)
+            build = outcome.build
+            return ReferenceVariant(built(experiment, variant, build, gpu), build.ptx, build.cubin)
     return None
 
 
 def note_of(reference: ReferenceVariant | None) -> str:
-    """Say on the page what the outputs were compared with."""
+    """Return a note on what the outputs were compared with."""
     if reference is None:
         return "No reference is given, and no variant compiles: no output was checked."
     title = f"{reference.planned.point.kernel.name} {reference.planned.label}".strip()

@@ -1,4 +1,4 @@
-"""What the variants of a run show together: warnings that many of them share, parameters that change nothing."""
+"""Observations across a run's variants: shared warnings, and parameters without effect."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from lab.emulator.results import NEVER_SET
 from lab.recorded.run_records import VariantRecord
 
 _MOST: Final = 3
-"""How many different warnings are shown; each variant's build.log has them all."""
+"""Most different warnings shown; each variant's build.log has them all."""
 
 
 class Remarks:
-    """Meets the records of a run one by one, keeps little of each, and says at the end what a reader should know."""
+    """Collector of observations across a run's records, keeping little of each."""
 
     def __init__(self) -> None:
-        """Start with no record."""
+        """Start without records."""
         self._warned: Counter[str] = Counter()
         self._unset: dict[str, None] = {}  # notes on constant memory, in their order
         self._met: dict[str, tuple[dict[str, Hashable], Hashable, str]] = {}  # parameters, circumstances, behaviour
 
     def meet(self, record: VariantRecord) -> None:
-        """Take note of a finished variant, once."""
+        """Add a finished variant, once."""
         if record.variant in self._met or record.build is None:
             return
         self._warned.update(record.build.warnings)
         noted = record.emulation.notes if record.emulation else ()
-        self._unset.update(dict.fromkeys(one for one in noted if one.startswith(NEVER_SET)))
+        self._unset.update(dict.fromkeys(note for note in noted if note.startswith(NEVER_SET)))
         around = (record.kernel, record.template, record.arch, record.compiler, record.options, repr(record.problem))
         self._met[record.variant] = dict(record.parameters), around, _behaviour(record)
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences for the reader of the report."""
-        unset = (f"{one[:1].upper()}{one[1:]}. Does the experiment lack `constants`?" for one in self._unset)
+        """Return notes for the report."""
+        unset = (f"{note[:1].upper()}{note[1:]}. Does the experiment lack `constants`?" for note in self._unset)
         return (*self._warnings(), *unset, *self._idle())
 
     def _warnings(self) -> Iterator[str]:
@@ -49,16 +49,18 @@ class Remarks:
         for parameters, _, _ in self._met.values():
             for name, value in parameters.items():
                 values[name].add(value)
-        for name in (name for name, taken in values.items() if len(taken) > 1):
+        for name in (name for name, distinct in values.items() if len(distinct) > 1):
             groups: dict[Hashable, dict[Hashable, str]] = defaultdict(dict)
             for parameters, around, behaviour in self._met.values():
-                others = tuple(sorted((key, repr(value)) for key, value in parameters.items() if key != name))
-                groups[around, others][parameters.get(name)] = behaviour
+                fixed = tuple(sorted((key, repr(value)) for key, value in parameters.items() if key != name))
+                groups[around, fixed][parameters.get(name)] = behaviour
             compared = [group for group in groups.values() if len(group) > 1]
-            met = {value for group in compared for value in group}
-            if met == values[name] and all("" not in group.values() and _alike(group) for group in compared):
+            compared_values = {value for group in compared for value in group}
+            if compared_values == values[name] and all(
+                "" not in group.values() and _alike(group) for group in compared
+            ):
                 yield (
-                    f"The parameter {name} changes nothing: variants that differ in it alone ({len(compared)} "
+                    f"The parameter {name} has no effect: variants that differ only in it ({len(compared)} "
                     f"{'set' if len(compared) == 1 else 'sets'} of them) have the same machine code, launches and "
                     "executed instructions. Does the kernel use it?"
                 )
@@ -69,10 +71,10 @@ def _alike(group: dict[Hashable, str]) -> bool:
 
 
 def _behaviour(record: VariantRecord) -> str:
-    """Name what a variant does, by its machine code, launches and executed counts; empty where nothing was executed."""
-    done = record.emulation
-    if record.build is None or done is None or any(one.executed is None for one in done.launches):
+    """Return a digest of a variant's machine code, launches and executed counts; empty if not emulated."""
+    emulation = record.emulation
+    if record.build is None or emulation is None or any(launch.executed is None for launch in emulation.launches):
         return ""
     geometry = (record.launch, [(step.entry, step.launch) for step in record.steps])
-    text = f"{record.build.sass_sha256} {geometry!r} {done.launches!r}"
+    text = f"{record.build.sass_sha256} {geometry!r} {emulation.launches!r}"
     return hashlib.sha256(text.encode()).hexdigest()

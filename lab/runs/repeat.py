@@ -1,7 +1,7 @@
-"""The whole run twice, in two processes, to find out how much its figures differ from run to run.
+"""Run an experiment twice, in two processes, to measure differences from run to run.
 
 The first run's directory holds the second one's, ``repeat/``, complete and with a report of its own. Each can be
-interrupted and goes on where it was. Builds come from the cache, so that both runs execute the same machine code and
+interrupted and resumed. Builds come from the cache, so that both runs execute the same machine code and
 only the measurement differs. Where nothing is measured, the second run shows that predicted and emulated figures depend
 on the input alone.
 """
@@ -36,16 +36,16 @@ from lab.store import figures
 from lab.store.database import Store
 
 FOLDER: Final = "repeat"
-"""Name of the second run's directory in the first one's."""
+"""Name of the second run's folder in the first one's directory."""
 
 _FEWEST: Final = 4
 """Fewest variants for which a rank correlation is meaningful."""
 
 Watch = Callable[[], AbstractContextManager[RunObserver]]
-"""Opens an observer of a run; a function of a module, since the second run calls it in its own process."""
+"""Opener of a run's observer: a module-level function, since the second run calls it in its own process."""
 
 Again = Callable[[Path, RunOptions, Watch], bool]
-"""Makes the second run and says whether it was interrupted."""
+"""Function that makes the second run and returns whether it was interrupted."""
 
 RunData = tuple[RunRecord, Sequence[VariantRecord]]
 
@@ -59,7 +59,7 @@ def run_twice(
         file: The experiment.
         options: Of both runs; the second goes to `FOLDER` in the first one's directory.
         watch: Opens an observer for each run.
-        services: The surroundings of the first run, and of the report; this machine by default.
+        services: The environment of the first run, and of the report; this machine by default.
         again: Makes the second run; in a new process by default.
 
     Returns:
@@ -83,23 +83,23 @@ def run_twice(
             store.note("repeating", second.name)
         interrupted = (again or run_in_a_process)(file, replace(options, output=second, resume=True), watch)
         if interrupted:
-            left = "The second run of --repeat-check was interrupted; the same command continues it, with --resume."
-            facts = replace(first.run, notes=(*first.run.notes, left))
+            note = "The second run of --repeat-check was interrupted; the same command continues it, with --resume."
+            facts = replace(first.run, notes=(*first.run.notes, note))
         else:
             facts = first.run
-            with Store(second) as other:
-                found = repeated((facts, first.records), (other.run(), other.records()))
-            store.write_repeat(found)
+            with Store(second) as repetition:
+                comparison = repeated((facts, first.records), (repetition.run(), repetition.records()))
+            store.write_repeat(comparison)
             store.note("state", {**(store.state() or {}), "finished": True})
         store.write_run(facts)
         return replace(first, run=facts, pages=services.render(store), interrupted=interrupted)
 
 
 def run_in_a_process(file: Path, options: RunOptions, watch: Watch) -> bool:
-    """Run an experiment in a process that knows nothing of this one.
+    """Run an experiment in a fresh process.
 
     Returns:
-        Whether it was interrupted.
+        True if it was interrupted.
 
     Raises:
         StoreError: the process was killed, or its run directory cannot be written.
@@ -122,7 +122,7 @@ def run_in_a_process(file: Path, options: RunOptions, watch: Watch) -> bool:
 
 
 def _begin() -> None:
-    """Prepare this process for a run of its own."""
+    """Prepare this process for its own run."""
     workers.end_with_parent()
     interrupts.end_at_once()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -145,21 +145,21 @@ def repeated(first: RunData, second: RunData) -> RepeatRecord:
     """
     compared = compare(first, second)
     by_id = ({r.variant: r for r in first[1]}, {r.variant: r for r in second[1]})
-    both = [(by_id[0][change.variant_a], by_id[1][change.variant_b]) for change in compared.changes]
-    pairs = {name: _pairs(both, of) for name, (_, of) in _FIGURES.items()}
-    found = (_figure(name, kind, pairs[name]) for name, (kind, _) in _FIGURES.items())
+    matched = [(by_id[0][change.variant_a], by_id[1][change.variant_b]) for change in compared.changes]
+    pairs = {name: _pairs(matched, of) for name, (_, of) in _FIGURES.items()}
+    compared_figures = (_figure(name, kind, pairs[name]) for name, (kind, _) in _FIGURES.items())
     ranked = next(filter(None, pairs.values()), {})
-    problems = figures.by_problem(first[0], tuple(a for a, _ in both)).values()
-    pair = {a.variant: (a, b) for a, b in both}
-    tops = [_tops([pair[one.variant] for one in group if one.variant in ranked], ranked) for group in problems]
+    problems = figures.by_problem(first[0], tuple(a for a, _ in matched)).values()
+    pair = {a.variant: (a, b) for a, b in matched}
+    tops = [_tops([pair[record.variant] for record in group if record.variant in ranked], ranked) for group in problems]
     return RepeatRecord(
         started=second[0].started,
         not_measured=first[0].not_measured or second[0].not_measured,
-        variants=len(both),
+        variants=len(matched),
         only_one=len(compared.only_a) + len(compared.only_b),
         same_code=sum(change.same_code is True for change in compared.changes),
-        same_status=sum(a.status is b.status for a, b in both),
-        figures=tuple(one for one in found if one is not None),
+        same_status=sum(a.status is b.status for a, b in matched),
+        figures=tuple(figure for figure in compared_figures if figure is not None),
         differences={variant: b / a - 1 for variant, (a, b) in ranked.items()},
         outside=sum(_outside(change) for change in compared.changes),
         winners=sum(bool(top) for top in tops),
@@ -169,28 +169,28 @@ def repeated(first: RunData, second: RunData) -> RepeatRecord:
 
 
 def _pairs(
-    both: Sequence[tuple[VariantRecord, VariantRecord]], of: Callable[[VariantRecord], float | None]
+    matched: Sequence[tuple[VariantRecord, VariantRecord]], of: Callable[[VariantRecord], float | None]
 ) -> dict[str, tuple[float, float]]:
-    """A figure in both runs by variant, where both runs have it."""
-    return {a.variant: (first, second) for a, b in both if (first := of(a)) and (second := of(b)) is not None}
+    """Return a figure's values in both runs by variant, where both have it."""
+    return {a.variant: (first, second) for a, b in matched if (first := of(a)) and (second := of(b)) is not None}
 
 
 def _tops(
     pairs: Sequence[tuple[VariantRecord, VariantRecord]], ranked: Mapping[str, tuple[float, float]]
 ) -> tuple[str, ...]:
-    """The best variant of each run, by the first run's ids; empty where no variant has a figure."""
+    """Return each run's best variant, by the first run's ids; empty where no variant has a figure."""
     if not pairs:
         return ()
-    found = []
+    best = []
     for which in (0, 1):
         common = common_baseline(baseline_beside(pair[which].measurement) for pair in pairs)
         worth = {pair[0].variant: _worth(pair[which], ranked[pair[0].variant][which], common) for pair in pairs}
-        found.append(max(worth, key=lambda variant: worth[variant]))
-    return tuple(found)
+        best.append(max(worth, key=lambda variant: worth[variant]))
+    return tuple(best)
 
 
 def _worth(record: VariantRecord, figure: float, common: str) -> float:
-    """What ranks a variant of a run, whose figure is the throughput where anything was measured."""
+    """Return the value that ranks a variant of a run; `figure` is its throughput where anything was measured."""
     timed = record.measurement
     return standing(figure, timed.baseline.median) if common and timed and timed.baseline else figure
 
@@ -212,11 +212,11 @@ _FIGURES: Final[Mapping[str, tuple[Kind, Callable[[VariantRecord], float | None]
     "ceiling": (Kind.PREDICTED, figures.predicted),
     "executed instructions": (Kind.EMULATED, _executed),
 }
-"""Figures that are compared, with their kinds. A report ranks variants by the first one that exists."""
+"""Compared figures with their kinds; a report ranks variants by the first that exists."""
 
 
 def _outside(change: Change) -> bool:
-    """Whether the runs differ by more than the scatter within each of them explains."""
+    """Return whether the runs differ by more than the scatter within each explains."""
     return change.low is not None and change.high is not None and not change.low <= 1 <= change.high
 
 
@@ -242,5 +242,5 @@ def _figure(name: str, kind: Kind, pairs: Mapping[str, tuple[float, float]]) -> 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     if len(pairs) < _FEWEST:
         return None
-    found = rank_correlation(*zip(*pairs, strict=True)).rho
-    return None if math.isnan(found) else found
+    rho = rank_correlation(*zip(*pairs, strict=True)).rho
+    return None if math.isnan(rho) else rho

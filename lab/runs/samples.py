@@ -1,4 +1,4 @@
-"""Sizes of small problems whose data fills blocks, tiles and warps as that of the real problem does."""
+"""Sizes of small problems that fill blocks, tiles and warps as the real problem does."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from lab.base.expressions import Scalar
 from lab.base.warp import LINE_BYTES
 
 
-def smaller_sizes(given: Mapping[str, Scalar], real: Mapping[str, Scalar]) -> Mapping[str, tuple[int, int]]:
-    """The sizes that the emulated problem has smaller than the real one: by name, both.
+def smaller_sizes(emulated: Mapping[str, Scalar], real: Mapping[str, Scalar]) -> Mapping[str, tuple[int, int]]:
+    """Return the sizes in which the emulated problem is smaller than the real one: both, by name.
 
     Args:
-        given: The emulated problem.
+        emulated: The emulated problem.
         real: The real one.
     """
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for name, size in real.items():
-        small = given.get(name)
+        small = emulated.get(name)
         if isinstance(size, bool) or not isinstance(size, int) or not isinstance(small, int) or not 1 <= small < size:
             continue
-        found[name] = (small, size)
-    return found
+        sizes[name] = (small, size)
+    return sizes
 
 
 def congruent(real: int, small: int, factor: int) -> int:
-    """Return a size that leaves the remainder of `real` by a power of two, which is at least `factor` times `small`.
+    """Return a size congruent to `real` modulo a power of two that is at least `factor` times `small`.
 
     Blocks, tiles and warps of a power of two that is no larger are then filled as they are at the real size.
 
@@ -44,22 +44,22 @@ def congruent(real: int, small: int, factor: int) -> int:
 
 
 def others(size: int, real: int) -> tuple[int, ...]:
-    """Return sizes to execute beside one, to see how the work grows, in the order in which they are tried.
+    """Return sizes to emulate beside one to see how the work grows, in the order to try them.
 
-    Half and a quarter cost least. A kernel that goes through 240 of 4080 in steps of 16 bears neither, but the smaller
-    sizes that leave the remainder of `real` by a power of two. A tile of 128 rows covers no 64, but twice as many.
+    Half and a quarter cost least. A kernel that goes through 240 of 4080 in steps of 16 allows neither, but the smaller
+    sizes that leave the remainder of `real` by a power of two. A tile of 128 rows cannot cover 64, but twice as many.
 
     Args:
         size: The size, 1 to `real`.
         real: The real size.
     """
     period = 1 << (size.bit_length() - 1)
-    tried = (size // 2, size // 4, real % period, real % max(1, period // 2), 2 * size, 4 * size)
-    return tuple(one for one in dict.fromkeys(tried) if 1 <= one <= real and one != size)
+    candidates = (size // 2, size // 4, real % period, real % max(1, period // 2), 2 * size, 4 * size)
+    return tuple(candidate for candidate in dict.fromkeys(candidates) if 1 <= candidate <= real and candidate != size)
 
 
 def filled(real: int, small: int, factor: int) -> int:
-    """Return the least power of two that is at least `factor` times `small`, or `small` where `real` is less than that.
+    """Return the least power of two that is at least `factor` times `small`, or `small` where `real` is less.
 
     Blocks, tiles and warps of a power of two that is no larger are filled, as nearly all are at a much larger size.
     Unlike those of `congruent`, such sizes are the same for many real ones, so that they are executed once.
@@ -74,7 +74,7 @@ def filled(real: int, small: int, factor: int) -> int:
 
 
 def aligned_as(real: int, least: int) -> int:
-    """Return the least leading dimension from `least` on that is a multiple of the same power of two as `real`.
+    """Return the least leading dimension from `least` on with the same power-of-two factor as `real`.
 
     Powers from `LINE_BYTES` on are alike: whatever their type, rows then begin with lines.
 

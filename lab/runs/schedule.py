@@ -1,12 +1,12 @@
-"""A scheduler of work in lanes. It knows executors and futures, and nothing of what the work is about.
+"""A scheduler of tasks in lanes, independent of what the tasks are.
 
-A lane starts work, says which futures are under way, and takes each one back when it is done; taking one back may put
-new work into any lane, which is how one piece of work follows another. `run_lanes` goes on until no lane has work left.
+A lane starts tasks, lists its running futures, and collects each one when it is done; collecting one may put new
+tasks into any lane. `run_lanes` continues until no lane has tasks left.
 
 ::
 
-    TaskLane      starts work on an executor at once; equal work is done once
-    SerialLane    feeds serial resources (GPUs) with what is most urgent, a bounded number of pieces ahead
+    TaskLane      starts tasks on an executor at once; equal tasks run once
+    SerialLane    feeds serial resources (GPUs) the most urgent items, a bounded number ahead
     OrderGate     holds results back until all earlier ones are there
 
 Ctrl-C raises `KeyboardInterrupt` out of `run_lanes`; leaving the executor's context then stops the workers.
@@ -28,32 +28,32 @@ from lab.base.executor import Executor, WorkerLostError
 from lab.base.spool import Spool
 
 AHEAD = 2
-"""Pieces handed to a serial resource: the next is there when one ends, and the others can still be put in order."""
+"""Items queued on a serial resource: the next is ready when one ends, the rest can still be reordered."""
 
 Item = TypeVar("Item")
 Then = Callable[[Future[Any]], None]
-"""Takes a finished future: its result or its error."""
+"""Callback that takes a finished future: its result or its error."""
 
 
 class Lane(Protocol):
-    """Work of one kind."""
+    """A queue of tasks of one kind."""
 
     @property
     def running(self) -> Collection[Future[Any]]:
-        """Futures under way, in the order in which they started."""
+        """Running futures, in start order."""
 
     def feed(self) -> None:
-        """Start what may start now."""
+        """Start what can start now."""
 
-    def finished(self, done: Collection[Future[Any]]) -> Sequence[Future[Any]]:
-        """The lane's futures that can be taken back now, in order, given the futures that are `done`."""
+    def finished(self, completed: Collection[Future[Any]]) -> Sequence[Future[Any]]:
+        """Return the lane's futures to collect now, in order, given the `completed` ones."""
 
     def ended(self, future: Future[Any]) -> None:
-        """Take back one of the `finished` futures and go on with its result."""
+        """Collect one of the `finished` futures and continue with its result."""
 
 
 def run_lanes(lanes: Sequence[Lane]) -> None:
-    """Work until no lane has anything under way.
+    """Run until no lane has a running task.
 
     Args:
         lanes: From the first step of the work to the last. Results are taken back in this order; lanes are fed in the
@@ -63,9 +63,9 @@ def run_lanes(lanes: Sequence[Lane]) -> None:
     _feed(lanes)
     while any(lane.running for lane in lanes):
         arrivals.listen(lanes)
-        done = arrivals.wait()
+        completed = arrivals.wait()
         for lane in lanes:
-            for future in lane.finished(done):
+            for future in lane.finished(completed):
                 lane.ended(future)
                 arrivals.forget(future)
         _feed(lanes)
@@ -77,28 +77,28 @@ def _feed(lanes: Sequence[Lane]) -> None:
 
 
 class _Arrivals:
-    """Tells which futures have finished. A turn takes as long as there is news, however many are under way."""
+    """A watch on finished futures; a turn's cost depends on news, not on the number of running tasks."""
 
     def __init__(self) -> None:
         self._finished: SimpleQueue[Future[Any]] = SimpleQueue()
         self._known: set[Future[Any]] = set()
 
     def listen(self, lanes: Sequence[Lane]) -> None:
-        """Expect the futures that started since the last call: the last ones of each lane."""
+        """Register the futures started since the last call: the last ones of each lane."""
         for lane in lanes:
-            for future in takewhile(lambda one: one not in self._known, reversed([*lane.running])):
+            for future in takewhile(lambda candidate: candidate not in self._known, reversed([*lane.running])):
                 self._known.add(future)
                 future.add_done_callback(self._finished.put)
 
     def wait(self) -> set[Future[Any]]:
-        """Wait until one has finished; return all that have since the last call."""
-        done = {interrupts.wait(self._finished.get)}
+        """Wait until one finishes; return all that finished since the last call."""
+        completed = {interrupts.wait(self._finished.get)}
         while not self._finished.empty():
-            done.add(self._finished.get())
-        return done
+            completed.add(self._finished.get())
+        return completed
 
     def forget(self, future: Future[Any]) -> None:
-        """Drop a future that its lane took back."""
+        """Drop a future its lane has collected."""
         self._known.discard(future)
 
 
@@ -121,7 +121,7 @@ class LaneTask:
 
 @dataclass
 class _Started:
-    """A task under way, and everyone who waits for it."""
+    """A running task and the callbacks that wait for it."""
 
     task: LaneTask
     then: list[Then]
@@ -130,7 +130,7 @@ class _Started:
 
 
 class TaskLane:
-    """Starts each task at once. Tasks with equal keys run once; one whose worker was killed runs a second time."""
+    """A lane that starts tasks at once. Equal keys run once; a task whose worker was killed runs a second time."""
 
     def __init__(self, executor: Executor, *, remember: bool) -> None:
         """Start with nothing under way.
@@ -147,27 +147,27 @@ class TaskLane:
 
     @property
     def running(self) -> Collection[Future[Any]]:
-        """Tasks under way."""
+        """Running tasks."""
         return self._running.keys()
 
     def submit(self, task: LaneTask, then: Then) -> None:
-        """Start a task, unless an equal one is under way or known; `then` is called with its finished future."""
+        """Start a task unless an equal one is running or known; `then` is called with its finished future."""
         if task.key in self._answers:
             then(_finished(self._answers[task.key]))
-        elif (same := self._by_key.get(task.key)) is not None:
-            same.then.append(then)
+        elif (equal_task := self._by_key.get(task.key)) is not None:
+            equal_task.then.append(then)
         else:
             self._start(_Started(task, [then]))
 
     def feed(self) -> None:
         """Do nothing: tasks start when they are submitted."""
 
-    def finished(self, done: Collection[Future[Any]]) -> list[Future[Any]]:
-        """Those of the `done` futures that are this lane's, in the order in which they started."""
-        return sorted(done & self._running.keys(), key=lambda future: self._running[future].number)
+    def finished(self, completed: Collection[Future[Any]]) -> list[Future[Any]]:
+        """Return this lane's `completed` futures, in start order."""
+        return sorted(completed & self._running.keys(), key=lambda future: self._running[future].number)
 
     def ended(self, future: Future[Any]) -> None:
-        """Hand out a finished task, or run it again where its worker was killed for the first time."""
+        """Deliver a finished task, or run it again if its worker was killed for the first time."""
         started = self._running.pop(future)
         del self._by_key[started.task.key]
         error = future.exception()
@@ -189,7 +189,7 @@ class TaskLane:
 
 
 def _finished(answer: tuple[Any, BaseException | None]) -> Future[Any]:
-    """A future that has a result, or an error."""
+    """Return a future that has a result or an error."""
     result, error = answer
     future: Future[Any] = Future()
     if error is None:
@@ -201,7 +201,7 @@ def _finished(answer: tuple[Any, BaseException | None]) -> Future[Any]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Ready(Generic[Item]):
-    """An item that waits for a place; the least one goes first."""
+    """An item waiting for a place; the least one goes first."""
 
     urgency: float
     position: int
@@ -210,15 +210,15 @@ class _Ready(Generic[Item]):
 
 
 class SerialLane(Generic[Item]):
-    """Feeds resources that do one thing after another: GPUs.
+    """A lane that feeds serial resources: GPUs.
 
     Each place has a few items handed over ahead; the rest stay here and can still be put in order. A place gets items
     of the group that it was given last, since it has that group's data; then of groups that no other place is at; in
     each case by urgency, then by position. The place with the least to do is served first.
 
     Results are taken back in the order in which items were handed over if the lane is `ordered`, and each one before
-    the next item is handed over. What `start` decides then depends on the results of the items handed over before, less
-    the last few (`ahead` for each place), and not on which place was quicker; an item that takes long holds up
+    the next item is handed over. The decisions of `start` then depend on the results of the items handed over before,
+    less the last few (`ahead` for each place), and not on which place was quicker; an item that takes long holds up
     the others by as much. Without an order each result is taken back when it is there.
     """
 
@@ -250,7 +250,7 @@ class SerialLane(Generic[Item]):
 
     @property
     def running(self) -> Collection[Future[Any]]:
-        """Items that were handed over, in order."""
+        """Items handed over, in order."""
         return self._running.keys()
 
     def put(self, item: Item, *, urgency: float, position: int, group: Hashable) -> None:
@@ -260,21 +260,21 @@ class SerialLane(Generic[Item]):
         self.feed()
 
     def feed(self) -> None:
-        """Hand over what comes next while a place has fewer than `ahead` items."""
+        """Hand over the next items while a place has fewer than `ahead`."""
         while self._ready and (free := [name for name in self._places() if self._load[name] < self._ahead]):
             self._hand_over(min(free, key=lambda name: self._load[name]))
 
-    def finished(self, done: Collection[Future[Any]]) -> list[Future[Any]]:
-        """The finished items in the order of the line; in an ordered lane, up to the first one that is not finished.
+    def finished(self, completed: Collection[Future[Any]]) -> list[Future[Any]]:
+        """Return the finished items in queue order; in an ordered lane, up to the first unfinished one.
 
         `concurrent.futures.wait` may name an item as done and leave out an earlier one that is done, too; so the
         futures themselves are asked.
         """
-        del done
+        del completed
         return list((takewhile if self._ordered else filter)(Future.done, self._running))
 
     def ended(self, future: Future[Any]) -> None:
-        """Hand back a finished item, and hand over the next one."""
+        """Collect a finished item and hand over the next one."""
         item, place = self._running.pop(future)
         self._load[place] -= 1
         self._then(item, future)
@@ -282,10 +282,10 @@ class SerialLane(Generic[Item]):
 
     def give_up(self) -> list[Item]:
         """Remove and return the items that were not handed over, the most urgent first."""
-        left = [entry.item for entry in sorted(entry for group in self._ready.values() for entry in group)]
+        waiting = [entry.item for entry in sorted(entry for group in self._ready.values() for entry in group)]
         self._ready.clear()
         self.waiting = 0
-        return left
+        return waiting
 
     def _hand_over(self, place: str) -> None:
         group = self._group_for(place)
@@ -302,25 +302,25 @@ class SerialLane(Generic[Item]):
         own = self._group.get(place)
         if place in self._group and own in self._ready:
             return own
-        taken = {self._group[name] for name in self._places() if name in self._group}
-        free = [group for group in self._ready if group not in taken] or list(self._ready)
+        served_groups = {self._group[name] for name in self._places() if name in self._group}
+        free = [group for group in self._ready if group not in served_groups] or list(self._ready)
         return min(free, key=lambda group: self._ready[group][0])
 
 
 class OrderGate(Generic[Item]):
-    """Lets items through at once or, `ordered`, in the order of their positions, none before all earlier ones."""
+    """A gate that passes items at once or, if `ordered`, by position, none before all earlier ones."""
 
     def __init__(self, *, ordered: bool) -> None:
-        """Start with nothing held, and position 0 as the first one to let through."""
+        """Start empty, with position 0 as the first to pass."""
         self._ordered, self._next = ordered, 0
         self._held: dict[int, Item] = {}
 
     def hold(self, position: int, item: Item) -> None:
-        """Put an item before the gate."""
+        """Hold an item at the gate."""
         self._held[position] = item
 
     def release(self) -> list[Item]:
-        """Remove and return the items that may go on, by position."""
+        """Remove and return the items that may pass, by position."""
         if not self._ordered:
             free = [self._held[position] for position in sorted(self._held)]
             self._held.clear()

@@ -1,4 +1,4 @@
-"""What a run takes from its surroundings, as one argument: tests and other executors put their own parts here."""
+"""The services a run uses, as one argument: tests and other executors replace them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from lab.store.database import Store
 
 
 class ReadCounters(Protocol):
-    """Reads hardware counters."""
+    """Reader of hardware counters."""
 
     def __call__(self, orders: Sequence[ProfileOrder], *, seconds: float) -> Iterable[Counted]:
-        """What was counted, as it comes, in at most `seconds`; see `lab.gpu.counters.profile.profiles`."""
+        """Yield counts as they arrive, in at most `seconds`; see `lab.gpu.counters.profile.profiles`."""
 
 
 def draw_report(store: Store) -> tuple[Path, ...]:
@@ -38,17 +38,17 @@ def draw_report(store: Store) -> tuple[Path, ...]:
 
 @contextmanager
 def helpers() -> Iterator[Aside]:
-    """Worker processes of this machine, as what draws a report's pictures and makes its listings ready."""
+    """Open local worker processes that draw a report's pictures and prepare its listings."""
     with ProcessExecutor(workers.cores()) as executor:
         yield Crew(executor)
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The surroundings of a run.
+    """The environment of a run.
 
     Attributes:
-        prepare: Starts what takes a while to start; called first.
+        prepare: Starts slow services; called first.
         find_cards: Looks for the cards to measure on.
         cards: Opens them; workers start while the first variants are built.
         executor: Makes the executor for a number of jobs.
@@ -67,5 +67,5 @@ class Services:
 
     @property
     def starts_ahead(self) -> bool:
-        """Whether the cards' workers are processes of this one, which can be started before they are needed."""
+        """True if the cards' workers are processes of this one and can be started early."""
         return self.cards is LocalCards

@@ -1,4 +1,4 @@
-"""The best variants of a run and its worst, as a few lines of text or as a table in a notebook."""
+"""The best variants of a run and its worst, as text or as a notebook table."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store.figures import Response, name_of, ranked, ranking, response_of, rule_of, tied_with_best
 
 BEST: Final = 5
-"""Variants that are shown besides the worst."""
+"""Number of variants shown besides the worst."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShortlistedVariant:
-    """One line.
+    """One line of the shortlist.
 
     Attributes:
         variant: Id.
         name: Kernel and parameters.
         figure: Throughput in the response's unit; None for a variant without one.
-        ratio: Of what ranks it to that of the best one, 1 for the best itself.
-        registers: Of a thread; None where nothing was built.
+        ratio: Its ranking value over that of the best one; 1 for the best itself.
+        registers: Registers per thread; None where nothing was built.
         blocks: Blocks that an SM holds; None where that is unknown.
-        status: How far it came.
+        status: The stage it reached.
     """
 
     variant: str
@@ -45,10 +45,10 @@ class Shortlist:
     Attributes:
         question: What the run asked.
         heading: How many variants there are, and what was not measured.
-        response: What they are ranked by.
+        response: The quantity they are ranked by.
         best: The best, best first.
         worst: The worst; None where all are among the best.
-        tied: Variants that cannot be told apart from the best, with itself.
+        tied: Number of variants indistinguishable from the best, itself included.
     """
 
     question: str
@@ -70,16 +70,16 @@ def shortlist(run: RunRecord, records: tuple[VariantRecord, ...]) -> Shortlist:
     order = ranked(records, response)
     rank = ranking(records, response)
     top = rank(order[0]) if order else None
-    shown = [_line(record, response, rank, top) for record in (*order[:BEST], *order[BEST:][-1:])]
-    shown = shown or [_line(record, response, rank, None) for record in sorted(records, key=_failed)[:BEST]]
+    lines = [_line(record, response, rank, top) for record in (*order[:BEST], *order[BEST:][-1:])]
+    lines = lines or [_line(record, response, rank, None) for record in sorted(records, key=_failed)[:BEST]]
     failed = Counter(record.status for record in records if record.status.failed)
     counted = f"{len(records)} variants" if len(records) != 1 else "1 variant"
     heading = ", ".join([counted, *(f"{count} {status}" for status, count in failed.items())])
     heading += "." + (f" {run.not_measured.rstrip('.')}." if run.not_measured else "")
     heading += f" {rule}" if (rule := rule_of(records, response)) else ""
     tied = len(tied_with_best(records, response)) if order else 0
-    worst = shown[BEST] if len(shown) > BEST else None
-    return Shortlist(run.question, heading, response, tuple(shown[:BEST]), worst, tied)
+    worst = lines[BEST] if len(lines) > BEST else None
+    return Shortlist(run.question, heading, response, tuple(lines[:BEST]), worst, tied)
 
 
 def _failed(record: VariantRecord) -> bool:
@@ -105,49 +105,49 @@ def _line(
 _MISSING: Final = "–"
 
 
-def _cells(one: ShortlistedVariant) -> tuple[str, ...]:
+def _cells(line: ShortlistedVariant) -> tuple[str, ...]:
     return (
-        one.variant,
-        one.name,
-        _MISSING if one.figure is None else f"{one.figure:.4g}",
-        _MISSING if one.ratio is None else f"{one.ratio:.3f}",
-        _MISSING if one.registers is None else str(one.registers),
-        _MISSING if one.blocks is None else str(one.blocks),
-        str(one.status),
+        line.variant,
+        line.name,
+        _MISSING if line.figure is None else f"{line.figure:.4g}",
+        _MISSING if line.ratio is None else f"{line.ratio:.3f}",
+        _MISSING if line.registers is None else str(line.registers),
+        _MISSING if line.blocks is None else str(line.blocks),
+        str(line.status),
     )
 
 
-def _headings(found: Shortlist) -> tuple[str, ...]:
-    figure = f"{found.response.title}, {found.response.unit} ({found.response.kind})"
+def _headings(selection: Shortlist) -> tuple[str, ...]:
+    figure = f"{selection.response.title}, {selection.response.unit} ({selection.response.kind})"
     return ("variant", "name", figure, "of the best", "registers", "blocks/SM", "status")
 
 
-def as_text(found: Shortlist, page: str) -> str:
-    """Return a few lines: the question, the best variant, and where the report is."""
-    figure = f"{found.response.kind}"
-    lines = [found.question, found.heading]
-    for one in found.best[:1]:
-        if one.figure is None:
-            lines.append(f"first: {one.name} ({one.variant}), {one.status}")
+def as_text(selection: Shortlist, page: str) -> str:
+    """Return the question, the best variant and the report's path as text."""
+    figure = f"{selection.response.kind}"
+    lines = [selection.question, selection.heading]
+    for line in selection.best[:1]:
+        if line.figure is None:
+            lines.append(f"first: {line.name} ({line.variant}), {line.status}")
         else:
-            word = f"{found.tied} variants cannot be told apart, the first:" if found.tied > 1 else "best:"
-            lines.append(f"{word} {one.name} ({one.variant}), {one.figure:.4g} {found.response.unit} ({figure})")
+            word = f"{selection.tied} variants cannot be told apart, the first:" if selection.tied > 1 else "best:"
+            lines.append(f"{word} {line.name} ({line.variant}), {line.figure:.4g} {selection.response.unit} ({figure})")
     return "\n".join([*lines, f"report: {page}"])
 
 
-def as_html(found: Shortlist, page: str) -> str:
+def as_html(selection: Shortlist, page: str) -> str:
     """Return a table for a notebook; everything in it is escaped."""
-    heads = "".join(f"<th>{escape(one)}</th>" for one in _headings(found))
-    rows = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(one))}</tr>" for one in found.best]
-    if found.worst:
-        rows.append(f"<tr><td colspan={len(_headings(found))}>the worst:</td></tr>")
-        rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(found.worst))}</tr>")
+    heads = "".join(f"<th>{escape(heading)}</th>" for heading in _headings(selection))
+    rows = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(line))}</tr>" for line in selection.best]
+    if selection.worst:
+        rows.append(f"<tr><td colspan={len(_headings(selection))}>the worst:</td></tr>")
+        rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(selection.worst))}</tr>")
     return (
-        f"<div><p><b>{escape(found.question)}</b><br>{escape(found.heading)}<br>{escape(page)}</p>"
+        f"<div><p><b>{escape(selection.question)}</b><br>{escape(selection.heading)}<br>{escape(page)}</p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 def variants_beginning(records: Sequence[VariantRecord], beginning: str) -> tuple[VariantRecord, ...]:
-    """Return the variants whose id begins so."""
+    """Return the variants whose id starts with `beginning`."""
     return tuple(record for record in records if record.variant.startswith(beginning))

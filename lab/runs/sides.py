@@ -1,6 +1,6 @@
-"""What two sides of a comparison can be: a run directory, a committed folder, a records file, or one variant of these.
+"""The sides of a comparison: a run directory, a committed folder, a records file, or one variant of these.
 
-A variant is named behind the place of its run: `reports/gemm_unroll#1a2b3c`, by its id or the beginning of it.
+A variant is named after the path of its run: `reports/gemm_unroll#1a2b3c`, by its id or the beginning of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SOURCE = "kernel.cu"
 _SHOWN = 12
 _MOST_BYTES = 1 << 29
 _MOST_VALUES = 20_000_000
-"""Of a `records.json`, which holds all of a run that may have ten thousand variants."""
+"""Most values in a `records.json`, which may hold a run of ten thousand variants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,22 @@ def read_side(name: str) -> Side:
         UserError: no variant, or several, begin with the id.
         StoreError: there is no run, or it cannot be read.
     """
-    place, mark, wanted = name.rpartition("#")
+    place, mark, beginning = name.rpartition("#")
     if not mark or Path(name).exists():
         run, records = _read(Path(name))
         return Side(run, records)
     run, records = _read(Path(place))
-    chosen = _chosen(records, wanted, place)
+    chosen = _chosen(records, beginning, place)
     return Side(run, (chosen,), single=True, source=_source(Path(place), chosen.variant))
 
 
 def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
-    """The run and its records, without what a comparison does not ask for, whatever they are read from."""
+    """Read a run and its records, without what a comparison does not need."""
     if path.is_file():
         run, records = _read_file(path)
     elif Folder(path).check(published.RECORDS):
-        made = published.read_records(path)
-        run, records = made.run, made.records
+        committed = published.read_records(path)
+        run, records = committed.run, committed.records
     else:
         with Store(path) as store:
             return store.run(), lean_records(store)
@@ -79,33 +79,35 @@ def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
 
 def _read_file(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     if path.name == published.RECORDS:
-        made = published.read_records(path.parent)
-        return made.run, made.records
+        committed = published.read_records(path.parent)
+        return committed.run, committed.records
     try:
         with uncollected():
             values = plain(read_regular(path, _MOST_BYTES, "the records"), str(path), _MOST_VALUES)
-            records = [{key: value for key, value in one.items() if key != "derived"} for one in values["records"]]
+            records = [
+                {key: value for key, value in record.items() if key != "derived"} for record in values["records"]
+            ]
             return RUN.validate_python(values["run"]), tuple(map(VARIANT.validate_python, records))
     except (OSError, StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
-            f"{path} is no records.json of this version of lab: {str(error).splitlines()[0]}; "
+            f"{path} is not a records.json of this version of lab: {str(error).splitlines()[0]}; "
             "accepted: a run directory, a folder of committed results, or a records.json"
         ) from error
 
 
-def _chosen(records: Sequence[VariantRecord], wanted: str, place: str) -> VariantRecord:
-    found = [record for record in records if wanted and record.variant.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    known = [f"{record.variant} {record.kernel} {record.label}".strip() for record in records]
-    rest = [f"… {len(known) - _SHOWN} more"] if len(known) > _SHOWN else []
+def _chosen(records: Sequence[VariantRecord], beginning: str, place: str) -> VariantRecord:
+    matches = [record for record in records if beginning and record.variant.startswith(beginning)]
+    if len(matches) == 1:
+        return matches[0]
+    titles = [f"{record.variant} {record.kernel} {record.label}".strip() for record in records]
+    omitted = [f"… {len(titles) - _SHOWN} more"] if len(titles) > _SHOWN else []
     raise UserError(
-        "several variants begin with this id" if found else "no variant of the run has this id",
+        "several variants begin with this id" if matches else "no variant of the run has this id",
         code="unknown-name",
         at=Location(place),
-        found=wanted,
-        accepted="\n    ".join(["", *known[:_SHOWN], *rest]),
-        suggestion=did_you_mean(wanted, [record.variant for record in records]),
+        found=beginning,
+        accepted="\n    ".join(["", *titles[:_SHOWN], *omitted]),
+        suggestion=did_you_mean(beginning, [record.variant for record in records]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Takes many variants through the stages: builds and emulations on the executor, the GPU beside them.
+"""Run many variants through the stages: builds and emulations on the executor, the GPU beside them.
 
 Variants are built on all cores, a few ahead of what comes next; the GPU takes what is ready; a record is written as
 soon as its variant is finished. `lab.runs.flow` decides what follows for a variant, `lab.runs.schedule` when.
@@ -31,11 +31,11 @@ from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
 
 _MOST_READY = 200
-"""Variants that may wait for the GPU, or for an earlier one, before building pauses: each has its cubin in memory."""
+"""Most variants waiting for the GPU or an earlier one before building pauses: each holds its cubin in memory."""
 
 
 class Sweep:
-    """Connects the stages of one run.
+    """The connected stages of one run.
 
     Attributes:
         not_measured: Why the GPU could not be used after all; empty where it could, or where there is none.
@@ -52,10 +52,10 @@ class Sweep:
         controls: Controls | None = None,
         function: BuildFunction = build,
     ) -> None:
-        """Start with nothing under way.
+        """Start idle.
 
         Args:
-            context: What is the same for all variants.
+            context: Data shared by all variants.
             recorder: Where results go.
             executor: Where variants are built and emulated.
             cards: The GPUs, or None.
@@ -78,16 +78,21 @@ class Sweep:
         self.not_measured = ""
 
     def work(
-        self, planned: Plan, done: Mapping[str, VariantRecord], *, searched: int | None = None, predict: bool = False
+        self,
+        planned: Plan,
+        finished: Mapping[str, VariantRecord],
+        *,
+        searched: int | None = None,
+        predict: bool = False,
     ) -> None:
-        """Take variants to their records.
+        """Run variants to their records.
 
         Args:
             planned: The variants; their positions follow on those of earlier calls.
-            done: Records of an earlier, unfinished run by variant. Those whose fingerprints are still the variants' are
-                taken; the others are made again.
+            finished: Records of an earlier, unfinished run by variant. Those with unchanged fingerprints are
+                reused; the others are made again.
             searched: Round of a search; None in a run of the whole space.
-            predict: Record what is known of the variants without measuring them; `measure` may follow.
+            predict: Record the variants without measuring them; `measure` may follow.
 
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
@@ -97,33 +102,33 @@ class Sweep:
         self._predicting = predict
         if self._controls is not None:
             self._controls.plan(planned.points)
-        kept = self._take_up(planned, done)
+        reused = self._take_up(planned, finished)
         self._release()
         self._builds.supply(
             (
-                (build_task(one), partial(self._built, one, searched))
-                for one in (planned[place] for place in range(len(planned)) if place not in kept)
+                (build_task(variant), partial(self._built, variant, searched))
+                for variant in (planned[place] for place in range(len(planned)) if place not in reused)
             ),
-            len(planned) - len(kept),
+            len(planned) - len(reused),
         )
         run_lanes((self._builds, self._emulations, self._gpu))
         self._predicting = False
 
     def measure(self, planned: Sequence[Planned], *, searched: int) -> None:
-        """Measure variants that an earlier call of `work` predicted, this run's or an earlier one's.
+        """Measure variants an earlier call of `work` predicted, in this run or an earlier one.
 
         Args:
             planned: The variants, as `work` got them. Those that were measured, or failed, stay as they are.
             searched: Round of the search.
         """
-        for one in planned:
-            variant = self._predicted.pop(one.position, None) or self._stored(one)
+        for planned_variant in planned:
+            variant = self._predicted.pop(planned_variant.position, None) or self._stored(planned_variant)
             if variant is not None:
                 self._line_up(replace(variant, record=replace(variant.record, round=searched)))
         run_lanes((self._gpu,))
 
     def _stored(self, planned: Planned) -> InspectedVariant | None:
-        """A variant that an earlier, interrupted run predicted; None where nothing is left to do."""
+        """Return a variant an earlier, interrupted run predicted; None where nothing is left to do."""
         store = self._recorder.store
         record = store.record(planned.variant)
         if record.measurement is not None or not (record.status.sound or record.status is Status.INSPECTED):
@@ -131,32 +136,35 @@ class Sweep:
         built = records.built_before(self._context.experiment, planned, record, self._context.gpu)
         return InspectedVariant(built, record, "", store.read_file(planned.variant, "kernel.cubin"), None)
 
-    def _take_up(self, planned: Plan, done: Mapping[str, VariantRecord]) -> set[int]:
-        """Keep earlier records that are still those of their variants; return the variants' places in `planned`."""
-        kept = set()
+    def _take_up(self, planned: Plan, finished: Mapping[str, VariantRecord]) -> set[int]:
+        """Reuse earlier records that still match their variants; return the variants' places in `planned`."""
+        reused = set()
         for place, variant in enumerate(planned.variants):
-            if variant in done and (earlier := done[variant]).fingerprint == (one := planned[place]).fingerprint:
-                self._recorder.take_over(one, earlier)
+            if (
+                variant in finished
+                and (earlier := finished[variant]).fingerprint == (planned_variant := planned[place]).fingerprint
+            ):
+                self._recorder.take_over(planned_variant, earlier)
                 if self._controls is not None:
                     self._controls.kept(earlier.measurement)
                 if self._recorder.pruner is not None:
-                    self._gate.hold(one.position, variant)
-                kept.add(place)
-        return kept
+                    self._gate.hold(planned_variant.position, variant)
+                reused.add(place)
+        return reused
 
     def _room(self, executor: Executor) -> bool:
-        """Whether to build further: a variant goes on to the next stages before all the others are built."""
+        """Return whether to build more: variants reach later stages before all others are built."""
         under_way = len(self._builds.running) + len(self._emulations.running)
         return under_way < 2 * executor.workers and self._gpu.waiting + self._held < _MOST_READY
 
     def _spare(self, planned: Plan) -> None:
-        """Choose the variants that are not executed on the CPU, where the experiment limits their number."""
+        """Choose the variants that are not emulated, where the experiment limits their number."""
         experiment = self._context.experiment
         left_out = flow.spared(planned.positions, experiment.emulate_at_most)
         self._spared |= left_out
         if left_out and self._context.emulate and experiment.problems[0].emulate:
-            most = experiment.emulate_at_most
-            self._recorder.note(f"At most {most} variants at a time were executed on the CPU, as the experiment asks.")
+            limit = experiment.emulate_at_most
+            self._recorder.note(f"At most {limit} variants at a time were executed on the CPU, as the experiment asks.")
 
     def _built(self, planned: Planned, searched: int | None, outcome: Built | BuildFailure) -> None:
         self._recorder.observer.built(planned, outcome)
@@ -170,14 +178,14 @@ class Sweep:
         self._release()
 
     def _release(self) -> None:
-        """Let variants go on: at once, in a search in the order of their positions, which is that of its rules."""
+        """Release variants: at once, or in a search in position order, which its rules need."""
         pruner = self._recorder.pruner
-        for one in self._gate.release():
-            if isinstance(one, InspectedVariant):
+        for released in self._gate.release():
+            if isinstance(released, InspectedVariant):
                 self._held -= 1
-                self._go_on(one, pruner.judge(one.record) if pruner else None)
+                self._go_on(released, pruner.judge(released.record) if pruner else None)
             elif pruner is not None:  # the rules learn from what was kept, too
-                pruner.judge(self._recorder.store.record(one))
+                pruner.judge(self._recorder.store.record(released))
 
     def _go_on(self, variant: InspectedVariant, pruning: Pruning | None) -> None:
         if pruning is not None:
@@ -193,13 +201,13 @@ class Sweep:
     def _prune(self, variant: InspectedVariant, pruning: Pruning) -> None:
         self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
-    def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
-        judged = flow.judge(variant, flow.emulation_outcome(variant, task, done))
+    def _emulated(self, variant: InspectedVariant, task: EmulationTask, future: Future[object]) -> None:
+        judged = flow.judge(variant, flow.emulation_outcome(variant, task, future))
         self._recorder.observer.executed(judged.record)
         self._line_up(judged)
 
     def _line_up(self, variant: InspectedVariant) -> None:
-        """Pass a variant on to a GPU, or finish it where none can run it."""
+        """Pass a variant to a GPU, or finish it where none can run it."""
         if self._predicting and not variant.record.status.failed:
             self._predicted[variant.position] = flow.for_gpu(variant)
             self._recorder.finish(variant.planned, variant.record)
@@ -214,7 +222,7 @@ class Sweep:
         self._gpu.put(flow.for_gpu(variant), urgency=urgency, position=variant.position, group=group)
 
     def _places(self) -> tuple[str, ...]:
-        """Ids of the cards that take work."""
+        """Return the ids of the cards that take work."""
         return tuple(card.id for card in self._cards.cards) if self._cards is not None else ()
 
     def _measure(self, variant: InspectedVariant, card: str) -> Future[Ran] | None:
@@ -228,7 +236,7 @@ class Sweep:
         return self._cards.submit(self._job(variant), self._policy(variant), card=card)
 
     def _policy(self, variant: InspectedVariant) -> Policy:
-        """How a variant is timed: where a strategy searches, one that is far behind the best is sampled once."""
+        """Return a variant's timing policy: in a strategy's search, one far behind the best is sampled once."""
         experiment, pruner = self._context.experiment, self._recorder.pruner
         policy = flow.policy_of(experiment)
         strategy = experiment.search is not None and experiment.search.strategy not in {"random", "exhaustive"}
@@ -238,20 +246,20 @@ class Sweep:
     def _job(self, variant: InspectedVariant) -> Job:
         return flow.job_of(self._context.experiment, variant.planned, variant.cubin, self._context.reference)
 
-    def _measured(self, variant: InspectedVariant, done: Future[Ran]) -> None:
+    def _measured(self, variant: InspectedVariant, future: Future[Ran]) -> None:
         try:
-            ran = done.result()
+            ran = future.result()
         except MissingToolError as error:  # no GPU worker could start
             self._cards, self.not_measured = None, f"Nothing was measured: {error}"
-            for one in (variant, *self._gpu.give_up()):
-                self._recorder.finish(one.planned, one.record)
+            for unmeasured in (variant, *self._gpu.give_up()):
+                self._recorder.finish(unmeasured.planned, unmeasured.record)
             return
         if self._controls is not None:
             self._controls.learn(group_of(variant.record), self._job(variant), ran)
-        known = len(self._baselines.found)
+        count_before = len(self._baselines.found)
         notes = self._baselines.meet(variant.planned.point.problem.label, ran)
         self._recorder.note(*notes)
-        if len(self._baselines.found) > known:
+        if len(self._baselines.found) > count_before:
             self._recorder.store.note("baselines", self._baselines.found)
         self._recorder.files(variant.planned, provenance.baseline_files(ran.result))
         self._recorder.finish(variant.planned, flow.measured(variant, ran))

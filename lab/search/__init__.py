@@ -1,1 +1,1 @@
-"""Searches of a space for its fastest point: what to try next, given what was measured. It measures nothing itself."""
+"""Search strategies for the fastest point of a space: they propose what to measure next, and measure nothing."""

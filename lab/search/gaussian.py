@@ -1,8 +1,8 @@
-"""A Gaussian process over the points of a space: what it expects of a point's cost, and how sure it is.
+"""A Gaussian process over the points of a space: mean and uncertainty of each point's cost.
 
-The covariance of two points is a Matérn function of order 5/2 of their distance, each axis with a length of its own
-(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, sections 2.2, 4.2 and 5.4.1); axes that matter
-little get long lengths. Lengths, size and noise are those of the largest posterior density, found by L-BFGS.
+The covariance is a Matérn 5/2 kernel with one length scale per axis (Rasmussen and Williams, Gaussian Processes for
+Machine Learning, 2006, sections 2.2, 4.2 and 5.4.1); axes that matter little get long length scales. Length scales,
+amplitude and noise maximise the posterior density; L-BFGS finds them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 _LENGTH: Final = (np.log(1.0), 0.8)
 _SIZE: Final = (np.log(0.4), 0.7)
 _NOISE: Final = (np.log(0.015), 0.7)
-"""Means and standard deviations of the logarithms before anything is known: an axis changes the time over its whole
-width by some tenths, and what no parameter explains is one or two per cent."""
+"""Prior means and standard deviations of the logarithms of length scale, amplitude and noise: along an axis the time
+changes by tens of per cent, and unexplained noise is one or two per cent."""
 
 _SLOPE: Final = 0.3
-"""Standard deviation of the trust in a prior: its logarithm times 1 ± 0.3 is what is expected."""
+"""Standard deviation of the slope of a predicted cost: the measured cost is the prediction times 1 ± 0.3."""
 
 _JITTER: Final = 1e-8
 _MOST_STEPS: Final = 40
@@ -32,12 +32,12 @@ _MOST_STEPS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Lengths, size and noise.
+    """Hyperparameters: length scales, amplitude and noise.
 
     Attributes:
-        lengths: Of each axis: distance at which points tell little of each other.
+        lengths: Length scale of each axis: the distance at which points are nearly uncorrelated.
         size: Standard deviation of the costs.
-        noise: Standard deviation of what the axes do not explain.
+        noise: Standard deviation of the noise.
     """
 
     lengths: Floats
@@ -46,19 +46,19 @@ class Fitted:
 
     @classmethod
     def at_first(cls, axes: int) -> Fitted:
-        """What is assumed before anything is known."""
+        """Return the initial hyperparameters."""
         return cls(np.full(axes, np.exp(_LENGTH[0]) * np.sqrt(axes) / 2), float(np.exp(_SIZE[0])), 0.015)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A Gaussian process that was told some costs.
+    """A Gaussian process conditioned on known costs.
 
     Attributes:
-        fitted: Its lengths, size and noise.
-        x: Points that were told, a row for each.
-        lean: What a prior says of them, as logarithms; zeros without one.
-        mean: Of the residuals.
+        fitted: Its hyperparameters.
+        x: Points with known costs, one per row.
+        lean: Their costs predicted by a prior, as logarithms; zeros without one.
+        mean: Mean of the residuals.
         factor: Cholesky factor of the covariance.
         weights: Its inverse times the residuals.
     """
@@ -71,11 +71,11 @@ class Process:
     weights: Floats
 
     def expected(self, x: Floats, lean: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the cost of each point, noise left out.
+        """Return the posterior mean and standard deviation of the cost of each point, without noise.
 
         Args:
-            x: The points, a row for each.
-            lean: What the prior says of them.
+            x: The points, one per row.
+            lean: Their costs predicted by the prior.
         """
         cross = _covariance(self.fitted, x, self.x) + _slope(lean, self.lean)
         mean = lean + self.mean + cross @ self.weights
@@ -84,23 +84,23 @@ class Process:
         return mean, np.sqrt(np.maximum(own - np.sum(inner * inner, axis=0), 1e-12))
 
     def alike(self, first: Floats, second: Floats) -> Floats:
-        """How alike points are, from 0 to 1: a row for each of the first, a column for each of the second."""
+        """Return the correlation of points, 0 to 1: a row per point of the first, a column per point of the second."""
         return _covariance(self.fitted, first, second) / self.fitted.size**2
 
 
 def condition(fitted: Fitted, x: Floats, y: Floats, lean: Floats) -> Process:
-    """Tell a process the costs `y` of the points `x`, of which a prior says `lean`."""
+    """Condition a process on the costs `y` of the points `x`, given predictions `lean`."""
     residual = y - lean
     covariance = _covariance(fitted, x, x) + _slope(lean, lean)
     covariance[np.diag_indices_from(covariance)] += fitted.noise**2 + _JITTER
     factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-    ones = cho_solve((factor, True), np.ones(len(y)), check_finite=False)
-    mean = float(ones @ residual / ones.sum())
+    solved_ones = cho_solve((factor, True), np.ones(len(y)), check_finite=False)
+    mean = float(solved_ones @ residual / solved_ones.sum())
     return Process(fitted, x, lean, mean, factor, cho_solve((factor, True), residual - mean, check_finite=False))
 
 
 def fit(start: Fitted, x: Floats, y: Floats, lean: Floats) -> Fitted:
-    """Find the lengths, size and noise of the largest posterior density, from those of an earlier fit."""
+    """Find the hyperparameters with the largest posterior density, starting from an earlier fit."""
     residual, axes = y - lean, x.shape[1]
     apart = (x[:, None, :] - x[None, :, :]) ** 2
     slope = _slope(lean, lean)
@@ -117,8 +117,8 @@ def fit(start: Fitted, x: Floats, y: Floats, lean: Floats) -> Fitted:
         covariance[np.diag_indices_from(covariance)] += noise**2 + _JITTER
         factor = np.linalg.cholesky(covariance)
         inverse = cho_solve((factor, True), np.eye(len(y)), check_finite=False)
-        ones = inverse.sum(axis=1)
-        centred = residual - ones @ residual / ones.sum()
+        row_sums = inverse.sum(axis=1)
+        centred = residual - row_sums @ residual / row_sums.sum()
         weights = inverse @ centred
         outer = inverse - np.outer(weights, weights)
         value = 0.5 * centred @ weights + np.log(np.diag(factor)).sum() + 0.5 * np.sum(((logs - centre) / width) ** 2)
@@ -131,19 +131,19 @@ def fit(start: Fitted, x: Floats, y: Floats, lean: Floats) -> Fitted:
 
     begin = np.log(np.concatenate([start.lengths, [start.size, start.noise]]))
     limits = [(-3.0, 5.0)] * axes + [(-5.0, 2.0), (-6.5, 0.0)]
-    found = minimize(density, begin, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": _MOST_STEPS}).x
-    return Fitted(np.exp(found[:axes]), float(np.exp(found[-2])), float(np.exp(found[-1])))
+    optimum = minimize(density, begin, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": _MOST_STEPS}).x
+    return Fitted(np.exp(optimum[:axes]), float(np.exp(optimum[-2])), float(np.exp(optimum[-1])))
 
 
 def _covariance(fitted: Fitted, first: Floats, second: Floats) -> Floats:
     a, b = first / fitted.lengths, second / fitted.lengths
-    # |a - b|² = a² + b² - 2ab: a product of matrices instead of a cube
+    # |a - b|² = a² + b² - 2ab: a GEMM instead of a three-dimensional array
     square = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1)[None, :] - 2 * a @ b.T, 0)
     distance = np.sqrt(5 * square)
-    found: Floats = fitted.size**2 * (1 + distance + 5 * square / 3) * np.exp(-distance)
-    return found
+    covariance: Floats = fitted.size**2 * (1 + distance + 5 * square / 3) * np.exp(-distance)
+    return covariance
 
 
 def _slope(first: Floats, second: Floats) -> Floats:
-    found: Floats = _SLOPE**2 * np.outer(first, second)
-    return found
+    covariance: Floats = _SLOPE**2 * np.outer(first, second)
+    return covariance

@@ -1,4 +1,4 @@
-"""What is known of variants before they are measured: predicted times, and figures of the build that correct them."""
+"""Information on variants before they are measured: predicted times, and build figures that correct them."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _CLASSES: Final = (
 
 
 def known_before(record: VariantRecord) -> dict[str, float]:
-    """Return figures of a variant that its build and its execution on the CPU give, by name; none after a failure."""
-    found: dict[str, float] = {}
+    """Return figures of a variant from its build and its emulation, by name; none after a failure."""
+    figures: dict[str, float] = {}
     if record.build and record.prediction:
         used = record.build.resources
-        found |= {"registers": used.registers, "spill_bytes": used.spill_bytes, "shared_bytes": used.shared_bytes}
-        found |= {"occupancy": record.prediction.occupancy, "blocks_per_sm": record.prediction.blocks_per_sm}
+        figures |= {"registers": used.registers, "spill_bytes": used.spill_bytes, "shared_bytes": used.shared_bytes}
+        figures |= {"occupancy": record.prediction.occupancy, "blocks_per_sm": record.prediction.blocks_per_sm}
     if record.launch:
-        found |= {"blocks": math.prod(record.launch.grid), "threads": math.prod(record.launch.block)}
-        found |= {"dynamic_shared_bytes": record.launch.dynamic_shared_bytes}
+        figures |= {"blocks": math.prod(record.launch.grid), "threads": math.prod(record.launch.block)}
+        figures |= {"dynamic_shared_bytes": record.launch.dynamic_shared_bytes}
     if record.sass and (hot := hot_counts(record.sass)):
-        found |= {"instructions": record.sass.counts.instructions, "hot_instructions": hot.instructions}
-        found |= {f"hot_{cls.value}": hot.by_class.get(cls.value, 0) for cls in _CLASSES}
+        figures |= {"instructions": record.sass.counts.instructions, "hot_instructions": hot.instructions}
+        figures |= {f"hot_{cls.value}": hot.by_class.get(cls.value, 0) for cls in _CLASSES}
     if record.emulation and record.emulation.executed:
-        found["executed_warps"] = record.emulation.executed.warps
-    return found
+        figures["executed_warps"] = record.emulation.executed.warps
+    return figures
 
 
 def predicted_ms(records: Sequence[VariantRecord]) -> dict[str, float]:
-    """Return predicted times in ms by variant, all of one kind; variants without one are absent.
+    """Return predicted times in ms by variant, all by the same predictor; variants without one are absent.
 
-    The kind is what a run without a GPU ranks by: the estimate where every variant has one, else the score, else the
-    ceiling.
+    The predictor is the one that ranks a run without a GPU: the estimate if every variant has one, else the score, else
+    the ceiling.
     """
     before = tuple(replace(record, measurement=None) for record in records if record.build and not record.status.failed)
     response = response_of(before)
@@ -49,6 +49,6 @@ def predicted_ms(records: Sequence[VariantRecord]) -> dict[str, float]:
 
 
 def as_columns(facts: Sequence[dict[str, float]]) -> list[tuple[float, ...]]:
-    """Return figures as equally long rows: logarithms, since most of them count, with 0 for what a variant lacks."""
-    names = sorted({name for one in facts for name in one})
-    return [tuple(math.log1p(max(0.0, one.get(name, 0.0))) for name in names) for one in facts]
+    """Return figures as equally long rows of logarithms (most figures are counts), with 0 for missing ones."""
+    names = sorted({name for fact in facts for name in fact})
+    return [tuple(math.log1p(max(0.0, fact.get(name, 0.0))) for name in names) for fact in facts]

@@ -1,8 +1,8 @@
-"""The searches of an experiment: one for each problem, by its strategy and within its budget. It starts nothing.
+"""The searches of an experiment: one per problem, by its strategy and within its budget. It starts nothing.
 
-A strategy that knows predictions has candidates, which are built and predicted before anything is measured
-(`candidates`, `know`). Then `ask` names what to measure next, and `tell` takes what it took, until a budget is spent or
-nothing better is likely.
+A strategy that uses predictions has candidates, which are built and predicted before anything is measured
+(`candidates`, `know`). Then `ask` returns what to measure next, and `tell` takes the results, until the budget is spent
+or an improvement is unlikely.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from lab.search.search_space import Place, SearchSpace
 from lab.store.tuned import read_tuned
 
 MOST_CANDIDATES: Final = 1000
-"""Points that are built beforehand where the experiment does not say how many; of several problems, all together."""
+"""Default number of points built beforehand, over all problems together."""
 
 BATCH: Final = 8
-"""Variants that are built side by side where nothing is built beforehand."""
+"""Number of variants that are built concurrently if none is built beforehand."""
 
 _LEAST_TOLD: Final = 8
-"""Measurements before which nobody can say what is likely."""
+"""Fewest measurements before the odds of an improvement are estimated."""
 
 _STRATEGIES: Final = {
     "exhaustive": local.one_by_one,
@@ -44,19 +44,19 @@ _STRATEGIES: Final = {
 }
 
 Asked = tuple[int, Place]
-"""A problem's place among the experiment's, and a point of its space."""
+"""Index of a problem in the experiment, and a point of its space."""
 
 
 def cost_of(record: VariantRecord, *, measuring: bool) -> float:
-    """Return what a search is told of a variant: the logarithm of its time in ms, infinity where it has none.
+    """Return the cost of a variant for a search: the logarithm of its time in ms, infinity if it has none.
 
     Args:
         record: Its record.
-        measuring: Whether a GPU measures; without one, predictions are searched.
+        measuring: Whether a GPU measures; without one, the search uses predictions.
     """
     if record.status is Status.PRUNED:
         if record.pruned_by in {PruneRule.PREDICTION, PruneRule.MEASUREMENT} and record.ceiling:
-            return math.log(record.rate(1.0) / record.ceiling)  # it would have taken at least as long
+            return math.log(record.rate(1.0) / record.ceiling)  # a lower bound of its time
         return math.inf
     if record.status.failed:
         return math.inf
@@ -73,13 +73,13 @@ class _ProblemSearch:
 
     Attributes:
         problem: The problem and its space.
-        rng: Of all that is drawn.
+        rng: The random generator for all draws.
         candidates: Points that are predicted beforehand.
-        search: Under way; None before predictions are known.
+        search: The running search; None before predictions are known.
         prior: Predictions; None without.
         ended: Why it ended; empty while it goes on.
-        looked_at: Number of costs at which the odds were last looked at.
-        measured: Variants that were told of and not pruned.
+        looked_at: Number of costs at the last estimate of the odds.
+        measured: Reported variants that were not pruned.
     """
 
     problem: SearchedProblem
@@ -96,138 +96,142 @@ class Searching:
     """The searches of an experiment's problems."""
 
     def __init__(self, experiment: Experiment, rules: SearchModel) -> None:
-        """Make the spaces, and draw the candidates."""
+        """Create the spaces and draw the candidates."""
         self.rules = rules
         self._ones = [
             _ProblemSearch(SearchedProblem.of(experiment, problem), random.Random(rules.seed + i))  # noqa: S311 - no secret
             for i, problem in enumerate(experiment.problems)
         ]
         predicts = rules.strategy in {"prior", "surrogate"} and rules.candidates != 0 and rules.known is None
-        most = rules.candidates or max(1, MOST_CANDIDATES // len(self._ones))
-        for one in self._ones:
+        count = rules.candidates or max(1, MOST_CANDIDATES // len(self._ones))
+        for running in self._ones:
             if predicts:
-                one.candidates = one.problem.space.sample(one.rng, most)
+                running.candidates = running.problem.space.sample(running.rng, count)
             else:
                 if rules.known is not None:
-                    one.prior = _of_file(one.problem, experiment.file.parent / rules.known)
-                self._begin(one)
+                    running.prior = _of_file(running.problem, experiment.file.parent / rules.known)
+                self._begin(running)
 
     @property
     def combinations(self) -> int:
-        """Combinations of all problems, before constraints."""
-        return sum(one.problem.space.combinations for one in self._ones)
+        """Number of combinations of all problems, before constraints."""
+        return sum(running.problem.space.combinations for running in self._ones)
 
     @property
     def candidates(self) -> list[Asked]:
-        """What is to be built and predicted first; nothing where nothing is known beforehand."""
-        return [(i, place) for i, one in enumerate(self._ones) for place in one.candidates]
+        """Points to be built and predicted first; none without a prior."""
+        return [(i, place) for i, running in enumerate(self._ones) for place in running.candidates]
 
     @property
     def predicts(self) -> bool:
-        """Whether there are candidates."""
-        return any(one.candidates for one in self._ones)
+        """True if there are candidates."""
+        return any(running.candidates for running in self._ones)
 
     def problem(self, i: int) -> SearchedProblem:
-        """A problem by its place."""
+        """Return a problem by its index."""
         return self._ones[i].problem
 
     @staticmethod
-    def in_order(asked: Sequence[Asked]) -> list[Asked]:
-        """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
-        return sorted(dict.fromkeys(asked), key=lambda one: one[0])
+    def in_order(points: Sequence[Asked]) -> list[Asked]:
+        """Return the distinct points grouped by problem, since a GPU holds one problem's data at a time."""
+        return sorted(dict.fromkeys(points), key=lambda point: point[0])
 
     def know(self, records: Mapping[Asked, VariantRecord]) -> None:
-        """Take the records of the candidates, none of which was measured for this search yet."""
-        for i, one in enumerate(self._ones):
-            mine = {place: records[i, place] for place in one.candidates if (i, place) in records}
-            running = [record for record in mine.values() if record.status is not Status.PRUNED]
+        """Take the records of the candidates; none of them was measured for this search yet."""
+        for i, problem_search in enumerate(self._ones):
+            own_records = {place: records[i, place] for place in problem_search.candidates if (i, place) in records}
+            running = [record for record in own_records.values() if record.status is not Status.PRUNED]
             times = predicted_ms(running)
-            known = {place: record for place, record in mine.items() if record.variant in times}
-            facts = as_columns([known_before(record) for record in known.values()])
-            costs = {place: math.log(times[record.variant]) for place, record in known.items()}
-            one.prior = surrogate_model.Prior(costs, dict(zip(known, facts, strict=True)))
-            self._begin(one)
+            predicted = {place: record for place, record in own_records.items() if record.variant in times}
+            facts = as_columns([known_before(record) for record in predicted.values()])
+            costs = {place: math.log(times[record.variant]) for place, record in predicted.items()}
+            problem_search.prior = surrogate_model.Prior(costs, dict(zip(predicted, facts, strict=True)))
+            self._begin(problem_search)
 
-    def _begin(self, one: _ProblemSearch) -> None:
-        space, rules = one.problem.space, self.rules
+    def _begin(self, problem_search: _ProblemSearch) -> None:
+        space, rules = problem_search.problem.space, self.rules
         if rules.strategy == "surrogate":
             start: Callable[[SearchSpace, random.Random, int], Moves] = partial(
-                surrogate_model.surrogate, prior=one.prior
+                surrogate_model.surrogate, prior=problem_search.prior
             )
         elif rules.strategy == "prior":
-            start = partial(surrogate_model.in_order, prior=one.prior or surrogate_model.Prior({}))
+            start = partial(surrogate_model.in_order, prior=problem_search.prior or surrogate_model.Prior({}))
         else:
             start = _STRATEGIES[rules.strategy]
-        batch = rules.batch or (1 if one.prior else BATCH)
-        one.search = Search(space, start(space, one.rng, batch), one.rng)
+        batch = rules.batch or (1 if problem_search.prior else BATCH)
+        problem_search.search = Search(space, start(space, problem_search.rng, batch), problem_search.rng)
 
     def ask(self) -> list[Asked]:
-        """What to measure next, of all problems; nothing at the end."""
-        found: list[Asked] = []
-        for i, one in enumerate(self._ones):
-            if one.search is None or one.ended:
+        """Return the points to measure next, of all problems; none at the end."""
+        points: list[Asked] = []
+        for i, problem_search in enumerate(self._ones):
+            if problem_search.search is None or problem_search.ended:
                 continue
-            left = math.inf if self.rules.evaluations is None else self.rules.evaluations - one.measured
-            if left <= 0:
-                one.ended = f"{one.measured} variants were measured, as many as the experiment allows"
+            budget = math.inf if self.rules.evaluations is None else self.rules.evaluations - problem_search.measured
+            if budget <= 0:
+                problem_search.ended = f"{problem_search.measured} variants were measured, the limit of the experiment"
                 continue
-            self._look_at_odds(one)
-            asked = [] if one.ended else one.search.ask()
-            if not asked and not one.ended:
-                one.ended = "there was nothing left to try"
-            found += [(i, place) for place in asked[: int(min(left, len(asked)))]]
-        return found
+            self._look_at_odds(problem_search)
+            proposed = [] if problem_search.ended else problem_search.search.ask()
+            if not proposed and not problem_search.ended:
+                problem_search.ended = "no untried variants were left"
+            points += [(i, place) for place in proposed[: int(min(budget, len(proposed)))]]
+        return points
 
     def tell(self, records: Mapping[Asked, VariantRecord], *, measuring: bool) -> None:
-        """Take the records of variants; pruned ones are not part of the budget.
+        """Take the records of variants; pruned ones do not count towards the budget.
 
         Args:
-            records: By what was asked for.
+            records: Records by request.
             measuring: Whether a GPU measures; without one, predictions are searched.
         """
         for (i, place), record in records.items():
-            one = self._ones[i]
-            assert one.search is not None  # noqa: S101 - it asked for this
-            one.search.tell({place: cost_of(record, measuring=measuring)})
-            one.measured += record.status is not Status.PRUNED
+            problem_search = self._ones[i]
+            assert problem_search.search is not None  # noqa: S101 - it requested this point
+            problem_search.search.tell({place: cost_of(record, measuring=measuring)})
+            problem_search.measured += record.status is not Status.PRUNED
 
-    def stop(self, why: str) -> None:
-        """End all searches."""
-        for one in self._ones:
-            one.ended = one.ended or why
+    def stop(self, reason: str) -> None:
+        """End all searches for this reason."""
+        for problem_search in self._ones:
+            problem_search.ended = problem_search.ended or reason
 
     @property
     def endings(self) -> list[str]:
-        """Why each search ended, as sentences."""
-        labels = [one.problem.problem.label for one in self._ones]
+        """Reasons why the searches ended, as sentences."""
+        labels = [problem_search.problem.problem.label for problem_search in self._ones]
         return [
-            f"The search{f' of {label}' if len(self._ones) > 1 else ''} ended: {one.ended}."
-            for one, label in zip(self._ones, labels, strict=True)
-            if one.ended
+            f"The search{f' of {label}' if len(self._ones) > 1 else ''} ended: {problem_search.ended}."
+            for problem_search, label in zip(self._ones, labels, strict=True)
+            if problem_search.ended
         ]
 
-    def _look_at_odds(self, one: _ProblemSearch) -> None:
-        """End a search where nothing better is likely."""
-        assert one.search is not None  # noqa: S101 - the caller has looked
-        stop, costs = self.rules.stop, one.search.costs
-        told = len(costs)
-        # looked at ever more seldom: each look is a fit of the model
-        if stop is None or self.rules.strategy == "exhaustive" or told < max(_LEAST_TOLD, one.looked_at * 1.15):
+    def _look_at_odds(self, running: _ProblemSearch) -> None:
+        """End a search if an improvement is unlikely."""
+        assert running.search is not None  # noqa: S101 - the caller has checked
+        stop, costs = self.rules.stop, running.search.costs
+        cost_count = len(costs)
+        # estimated ever more rarely: each estimate fits the model
+        if (
+            stop is None
+            or self.rules.strategy == "exhaustive"
+            or cost_count < max(_LEAST_TOLD, running.looked_at * 1.15)
+        ):
             return
-        one.looked_at = told
-        surrogate = surrogate_model.Surrogate(one.problem.space, random.Random(self.rules.seed), one.prior)  # noqa: S311
+        running.looked_at = cost_count
+        surrogate = surrogate_model.Surrogate(running.problem.space, random.Random(self.rules.seed), running.prior)  # noqa: S311
         surrogate.tell(costs)
-        left = surrogate.candidates(costs)
-        odds = surrogate.odds(left, stop.better)
+        untried = surrogate.candidates(costs)
+        odds = surrogate.odds(untried, stop.better)
         if odds < stop.odds:
-            one.ended = (
-                f"after {told} measurements the odds that one of the {len(left)} other variants is more than "
+            running.ended = (
+                f"after {cost_count} measurements the odds that one of the {len(untried)} other variants is more than "
                 f"{100 * stop.better:g} % faster than the best are {100 * odds:.2g} %"
             )
 
 
 def _of_file(problem: SearchedProblem, file: Path) -> surrogate_model.Prior:
-    """Times that somebody else measured, as predictions; what failed there counts as the slowest.
+    """Return measured times of a file as predictions; failures there count as the slowest time.
 
     Raises:
         UserError: The file cannot be read, has other parameters, or none of the space's points.
@@ -243,16 +247,16 @@ def _of_file(problem: SearchedProblem, file: Path) -> surrogate_model.Prior:
             accepted=lacking,
         )
     places = [{repr(value): i for i, value in enumerate(axis.values)} for axis in axes]
-    times = [one.ms for one in tuned.settings if one.ms is not None]
+    times = [tuned_setting.ms for tuned_setting in tuned.settings if tuned_setting.ms is not None]
     costs: dict[Place, float] = {}
-    for one in tuned.settings:
+    for tuned_setting in tuned.settings:
         at = [
-            known.get(repr(one.setting[axis.name])) if len(axis.values) > 1 else 0
-            for axis, known in zip(axes, places, strict=True)
+            places_of_axis.get(repr(tuned_setting.setting[axis.name])) if len(axis.values) > 1 else 0
+            for axis, places_of_axis in zip(axes, places, strict=True)
         ]
         place = tuple(i for i in at if i is not None)
         if len(place) == len(axes) and place in problem.space and times:
-            costs[place] = math.log(one.ms if one.ms is not None else max(times))
+            costs[place] = math.log(tuned_setting.ms if tuned_setting.ms is not None else max(times))
     if not costs:
         values = [f"{axis.name}: {', '.join(map(str, axis.values))}" for axis in axes if len(axis.values) > 1]
         raise UserError(

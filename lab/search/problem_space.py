@@ -1,4 +1,4 @@
-"""The points of one problem as a space to search: an axis for each parameter, the kernel and the compiler options."""
+"""The search space of a problem: one axis per parameter, one for the kernel and one for the compiler options."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lab.search.search_space import Place, SearchAxis, SearchSpace
 
 KERNEL: Final = "kernel"
 OPTIONS: Final = "options"
-"""Names of the axes that are no parameters."""
+"""Names of the axes that are not parameters."""
 
 
 @dataclass(frozen=True)
 class SearchedProblem:
-    """A problem, and the space of what may compute it.
+    """A problem and the space of its variants.
 
     Attributes:
         experiment: The experiment.
         problem: The problem.
-        space: Its points. The first axis is the kernel, the last one the set of compiler options; a kernel that lacks
-            an axis of another one has its first value there.
+        space: Its points. The first axis is the kernel, the last one the set of compiler options; a kernel without a
+            parameter of another kernel only has the first value of that axis.
     """
 
     experiment: Experiment
@@ -34,7 +34,7 @@ class SearchedProblem:
 
     @classmethod
     def of(cls, experiment: Experiment, problem: ProblemCase) -> SearchedProblem:
-        """Make the space of a problem."""
+        """Create the space of a problem."""
         names = dict.fromkeys(name for kernel in experiment.kernels for name in kernel.axes)
         values = {name: _union([kernel.axes.get(name, ()) for kernel in experiment.kernels]) for name in names}
         axes = (
@@ -42,20 +42,20 @@ class SearchedProblem:
             *(SearchAxis(name, listed) for name, listed in values.items()),
             SearchAxis(OPTIONS, tuple(" ".join(options) for options in experiment.options)),
         )
-        made: list[SearchedProblem] = []
-        space = SearchSpace(axes, lambda place: made[0].point(place) is not None)
-        made.append(cls(experiment, problem, space))
-        return made[0]
+        created: list[SearchedProblem] = []
+        space = SearchSpace(axes, lambda place: created[0].point(place) is not None)
+        created.append(cls(experiment, problem, space))
+        return created[0]
 
     def point(self, place: Place) -> Point | None:
-        """The point at a place; None where there is none."""
-        code = (*place[:-1], 0)  # options leave no point out
+        """Return the point at a place; None if the combination is invalid."""
+        code = (*place[:-1], 0)  # options exclude no point
         if code not in self._points:
             self._points[code] = self._made(place)
         return self._points[code]
 
     def options(self, place: Place) -> tuple[str, ...]:
-        """The compiler options at a place."""
+        """Return the compiler options at a place."""
         return self.experiment.options[place[-1]]
 
     def _made(self, place: Place) -> Point | None:
@@ -79,13 +79,13 @@ def _in_order(kernel: KernelEntry, parameters: dict[str, Scalar]) -> dict[str, S
 
 
 def _is_among(value: Scalar, listed: tuple[Scalar, ...]) -> bool:
-    return any(repr(value) == repr(other) for other in listed)  # 1 and true are equal, and different values
+    return any(repr(value) == repr(candidate) for candidate in listed)  # 1 and true are equal, and different values
 
 
 def _union(lists: list[tuple[Scalar, ...]]) -> tuple[Scalar, ...]:
-    """Every value once, in order; numbers by size, so that neighbours in one kernel are neighbours in all."""
-    found = list({repr(value): value for listed in lists for value in listed}.values())
+    """Return the distinct values in order, numbers by size, so that neighbours in one kernel are neighbours in all."""
+    values = list({repr(value): value for listed in lists for value in listed}.values())
     different = len({tuple(map(repr, listed)) for listed in lists if listed}) > 1
-    if different and not any(isinstance(value, bool | str) for value in found):
-        found.sort(key=float)
-    return tuple(found)
+    if different and not any(isinstance(value, bool | str) for value in values):
+        values.sort(key=float)
+    return tuple(values)

@@ -1,4 +1,4 @@
-"""What a search decides: which variants it leaves out, and from which ones it goes on."""
+"""Decisions of a search: which variants are pruned, and which ones lead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Group = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What a search remembers of a finished variant.
+    """The figures of a finished variant by which a search ranks it.
 
     Attributes:
         group: The problem that it computes; variants of equal groups compete.
@@ -25,7 +25,7 @@ class Rank:
         rate: Its measured throughput where it was verified, or None.
         card: Id of the card that measured it; empty where none did.
         doubt: Its time does not compare with those of other cards.
-        baseline: The baseline that it was timed in turns with; empty without one.
+        baseline: The baseline interleaved with it; empty without one.
         baseline_ms: That baseline's median time, in ms.
     """
 
@@ -40,12 +40,12 @@ class Rank:
 
 
 def group_of(record: VariantRecord) -> Group:
-    """The problem that a variant computes."""
+    """Return the problem that a variant computes."""
     return tuple(sorted(record.problem.items()))
 
 
 def score(record: VariantRecord, position: int) -> Rank | None:
-    """The score of a record; None where the variant failed or was pruned."""
+    """Return the rank of a record; None if the variant failed or was pruned."""
     if record.status.failed or record.status is Status.PRUNED:
         return None
     measured = record.throughput if record.status.sound else None
@@ -57,10 +57,10 @@ def score(record: VariantRecord, position: int) -> Rank | None:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Why a variant is left out.
+    """The reason why a variant is pruned.
 
     Attributes:
-        rule: The rule that it falls under.
+        rule: The rule that applies.
         detail: The figures that decided it.
     """
 
@@ -70,7 +70,7 @@ class Pruning:
 
 @dataclass
 class Pruner:
-    """Judges variants. `judge` is called in the order of positions, so that a repeated run prunes the same variants.
+    """Decides what to prune. Call `judge` in order of positions, so that a repeated run prunes the same variants.
 
     Attributes:
         rules: The experiment's rules.
@@ -83,13 +83,13 @@ class Pruner:
     measured: dict[Group, float] = field(default_factory=dict)
 
     def judge(self, record: VariantRecord) -> Pruning | None:
-        """Decide whether to leave out a variant that was built; None where it is worth running."""
+        """Return why to prune a built variant; None if it is worth running."""
         if record.build is None or record.prediction is None:
             return None
         rate = record.ceiling
         spills = record.build.resources.spill_bytes
         if self.rules.spills and spills:
-            return Pruning(PruneRule.SPILLS, f"{spills} bytes of spill stores and loads a thread")
+            return Pruning(PruneRule.SPILLS, f"{spills} bytes of spill stores and loads per thread")
         if record.prediction.occupancy == 0:
             limit = record.prediction.limited_by
             return Pruning(PruneRule.OCCUPANCY, f"no block fits on an SM, limited by {limit}")
@@ -105,7 +105,7 @@ class Pruner:
         return None
 
     def overtaken(self, record: VariantRecord) -> Pruning | None:
-        """Decide whether to leave out a variant because another one is faster than its predicted ceiling."""
+        """Return why to prune a variant whose ceiling is below another one's measured throughput; else None."""
         ceiling = record.ceiling
         reached = self.measured.get(group_of(record), 0.0)
         if not self.rules.below_measured or ceiling is None or ceiling >= reached:
@@ -121,37 +121,39 @@ class Pruner:
 
 
 def leaders(scores: Iterable[Rank], top: int, slower: Mapping[str, float] = MappingProxyType({})) -> tuple[Rank, ...]:
-    """The best of each group: as `lab.measured.standing` says where anything in it was measured, else by ceiling.
+    """Return the best of each group: by standing (`lab.measured.standing`) if any is measured, else by ceiling.
 
-    A variant whose time is in doubt comes behind all others, unless `slower` says what its card does to times.
+    A variant with a doubtful time ranks last, unless `slower` gives the speed of its card.
 
     Args:
-        scores: Of finished variants.
-        top: How many of each group.
-        slower: Card to its times over those on the run's other cards, for cards that do not time alike: where
-            throughput decides, it is the one that a variant of such a card would have on the others.
+        scores: Ranks of finished variants.
+        top: Number of leaders per group.
+        slower: Ratio of a card's times to those of the run's other cards, for cards that differ: throughputs of such
+            a card are scaled to the other cards before they are compared.
     """
     groups: dict[Group, list[Rank]] = {}
-    for one in scores:
-        groups.setdefault(one.group, []).append(one)
-    found: list[Rank] = []
+    for finished in scores:
+        groups.setdefault(finished.group, []).append(finished)
+    best: list[Rank] = []
     for members in groups.values():
-        measured = [one for one in members if one.rate is not None]
+        measured = [member for member in members if member.rate is not None]
         if measured:
             worth = worths(measured, slower)
-            found += sorted(measured, key=lambda one: (one.doubt and one.card not in slower, -worth(one)))[:top]
+            best += sorted(measured, key=lambda member: (member.doubt and member.card not in slower, -worth(member)))[
+                :top
+            ]
         else:
-            rated = [one for one in members if one.ceiling is not None]
-            found += sorted(rated, key=lambda one: -(one.ceiling or 0.0))[:top]
-    return tuple(found)
+            rated = [member for member in members if member.ceiling is not None]
+            best += sorted(rated, key=lambda member: -(member.ceiling or 0.0))[:top]
+    return tuple(best)
 
 
 def worths(measured: Sequence[Rank], slower: Mapping[str, float] = MappingProxyType({})) -> Callable[[Rank], float]:
-    """Return what gives the figure by which the measured variants of a group are ranked, the highest first.
+    """Return the function that rates the measured variants of a group; the highest is best.
 
-    A card's own speed is in the times of a variant and of the baseline beside it alike; a throughput is brought to that
-    of the other cards.
+    A card's own speed affects a variant and the baseline beside it alike; a throughput is scaled to that of the other
+    cards.
     """
-    if common_baseline(one.baseline for one in measured):
-        return lambda one: standing(one.rate or 0.0, one.baseline_ms)
-    return lambda one: (one.rate or 0.0) * slower.get(one.card, 1.0)
+    if common_baseline(rank.baseline for rank in measured):
+        return lambda rank: standing(rank.rate or 0.0, rank.baseline_ms)
+    return lambda rank: (rank.rate or 0.0) * slower.get(rank.card, 1.0)

@@ -1,8 +1,8 @@
-"""A search under way: what to try next, given the times that are known. A state machine that starts nothing.
+"""A search in progress: what to try next, given the known times. A state machine that starts nothing.
 
-`ask` names points to measure, `tell` gives their times. A strategy is a generator that yields points and is sent their
-costs; points that were measured before are answered from memory. So no point is measured twice, and a search that was
-interrupted goes on where it was: told the same times again, it asks for what comes next.
+`ask` returns points to measure, `tell` takes their times. A strategy is a generator that yields points and is sent
+their costs; known costs are answered from memory. So no point is measured twice, and an interrupted search can resume:
+given the same times again, it asks for the same next points.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from threadpoolctl import ThreadpoolController
 from lab.search.search_space import Place, SearchSpace, in_random_order
 
 Moves = Generator[Sequence[Place], Sequence[float], None]
-"""A strategy at work. It yields points, each of the space, and is sent a cost for each: the logarithm of the time, or
-infinity where there is none. It may yield known points; they cost nothing."""
+"""A running strategy. It yields points of the space and is sent a cost for each: the logarithm of the time, or infinity
+if there is none. It may yield known points; they are not measured again."""
 
 _MOST_REPEATS: Final = 200
-"""Times in a row that a strategy may ask for known points alone; then an unknown one is drawn at random, and the
-strategy goes on from what it had."""
+"""Number of consecutive requests for only known points; then an unknown point is drawn at random, and the strategy
+continues."""
 
 
 @cache
@@ -34,13 +34,13 @@ def _libraries() -> ThreadpoolController:
 
 @dataclass
 class Search:
-    """A strategy, and what it was told.
+    """A strategy and the costs known to it.
 
     Attributes:
-        space: Where it searches.
+        space: The search space.
         moves: The strategy.
-        rng: Draws points where the strategy asks only for known ones.
-        costs: Point to its cost, in the order in which they were told.
+        rng: Draws points if the strategy only asks for known ones.
+        costs: Costs by point, in the order in which they became known.
     """
 
     space: SearchSpace
@@ -53,7 +53,7 @@ class Search:
     _odd: list[Place] = field(default_factory=list)
 
     def ask(self) -> tuple[Place, ...]:
-        """Points that are wanted next and have no cost yet, each once; none where the search has come to its end."""
+        """Return the distinct points to measure next; none if the search is over."""
         repeats = 0
         while not self._ended:
             open_ones = self._open()
@@ -69,22 +69,22 @@ class Search:
         return ()
 
     def tell(self, costs: Mapping[Place, float]) -> None:
-        """Take costs of points that were asked for, or of others: a strategy that asks for them gets these."""
+        """Take costs of requested points, or of others, which are used if the strategy asks for them."""
         self.costs.update(costs)
 
     @property
     def best(self) -> Place | None:
-        """The point with the least cost so far; None without any that has a time."""
-        found = min(self.costs, key=lambda place: self.costs[place], default=None)
-        return found if found is not None and math.isfinite(self.costs[found]) else None
+        """The point with the lowest cost so far; None if no point has a time."""
+        cheapest = min(self.costs, key=lambda place: self.costs[place], default=None)
+        return cheapest if cheapest is not None and math.isfinite(self.costs[cheapest]) else None
 
     def _open(self) -> tuple[Place, ...]:
-        wanted = (*(self._wanted or ()), *self._odd)
-        return tuple(dict.fromkeys(place for place in wanted if place not in self.costs))
+        requested = (*(self._wanted or ()), *self._odd)
+        return tuple(dict.fromkeys(place for place in requested if place not in self.costs))
 
     def _advance(self) -> None:
-        # Matrices of a hundred rows gain nothing by a second thread; beside busy workers threads wait for each other,
-        # and a step takes 24 ms instead of 3.
+        # Matrices of a hundred rows do not benefit from a second BLAS thread; with busy workers, the threads contend
+        # for cores, and a step takes 24 ms instead of 3.
         with _libraries().limit(limits=1, user_api="blas"):
             try:
                 if self._wanted is None:
@@ -95,9 +95,9 @@ class Search:
                 self._ended = True
 
     def _draw(self) -> bool:
-        """Ask for one unknown point besides; whether there was one."""
+        """Request one more unknown point; return whether there was one."""
         if self._spare is None:
             self._spare = (place for place in in_random_order(self.space, self.rng))
-        found = next((place for place in self._spare if place not in self.costs), None)
-        self._odd = [] if found is None else [found]
-        return found is not None
+        unknown = next((place for place in self._spare if place not in self.costs), None)
+        self._odd = [] if unknown is None else [unknown]
+        return unknown is not None

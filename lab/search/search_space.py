@@ -1,7 +1,7 @@
-"""A space of settings under constraints, for searches: points are tuples of places on axes, and each point is valid.
+"""A constrained search space: a point is a tuple of indices, one per axis, and satisfies the constraints.
 
-A space of up to `MOST_LISTED` combinations is listed once. Of a larger one points are drawn and looked at one by one,
-so that it may be of any size; what needs a list (a model that rates every candidate) gets a sample of it.
+A space of up to `MOST_LISTED` combinations is enumerated once. A larger one can have any size: its points are drawn and
+checked individually, and code that needs a list (a model that rates every candidate) gets a sample.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from numpy.typing import NDArray
 from lab.base.expressions import Scalar
 
 Place = tuple[int, ...]
-"""A point: for each axis, the place of its value."""
+"""A point: the index of its value on each axis."""
 
 MOST_LISTED: Final = 100_000
-"""Combinations, before constraints, that are looked at one by one: some ten seconds of evaluating constraints."""
+"""Largest number of combinations that is enumerated: some ten seconds of evaluating constraints."""
 
 _MOST_DRAWS: Final = 20_000
-"""Combinations that are drawn for one valid point; where all of them are invalid, the space counts as empty."""
+"""Draws for one valid point; if all of them are invalid, the space counts as empty."""
 
 _MOST_STEPS: Final = 30
-"""Steps of a random walk from an invalid point of a space that is not listed, before a point is drawn instead."""
+"""Steps of a random walk from an invalid point of a space that is not enumerated, before a point is drawn."""
 
 _ALIKE: Final = 1e-9
-"""Difference of squared distances up to which two points are as near as each other."""
+"""Tolerance of squared distances: points within it are equally near."""
 
 _WIDE: Final = 4
-"""Largest over smallest value from which an axis of positive numbers counts in powers of two: 1, 2, 4, 8."""
+"""Ratio of largest to smallest value from which an axis of positive numbers is logarithmic, such as 1, 2, 4, 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchAxis:
-    """One thing that varies.
+    """One axis of the space.
 
     Attributes:
         name: Its name.
@@ -51,12 +51,12 @@ class SearchAxis:
 
     @property
     def ordered(self) -> bool:
-        """Whether the values are numbers, of which some lie between others; switches and words are not."""
+        """True if the values are numbers; booleans and words have no order."""
         return not any(isinstance(value, bool | str) for value in self.values)
 
     @property
     def coordinates(self) -> NDArray[np.float64]:
-        """Where each value lies between 0 and 1, a row for each; any two words are 1 apart."""
+        """Position of each value between 0 and 1, one row per value; any two words are 1 apart."""
         if not self.ordered:
             words = len(self.values)
             return np.eye(words) / np.sqrt(2) if words > 2 else np.arange(words, dtype=np.float64)[:, None]  # noqa: PLR2004
@@ -67,21 +67,21 @@ class SearchAxis:
         return ((numbers - numbers.min()) / width if width else np.zeros(len(numbers)))[:, None]
 
     def beside(self, place: int) -> tuple[int, ...]:
-        """Places of the neighbouring values: the next number below and above, or every other word."""
+        """Return the indices of the neighbouring values: the next number below and above, or every other word."""
         if not self.ordered:
-            return tuple(other for other in range(len(self.values)) if other != place)
-        order = sorted(range(len(self.values)), key=lambda one: float(self.values[one]))
-        at = order.index(place)
-        return tuple(order[i] for i in (at - 1, at + 1) if 0 <= i < len(order))
+            return tuple(neighbour for neighbour in range(len(self.values)) if neighbour != place)
+        order = sorted(range(len(self.values)), key=lambda index: float(self.values[index]))
+        rank = order.index(place)
+        return tuple(order[i] for i in (rank - 1, rank + 1) if 0 <= i < len(order))
 
 
 @dataclass
 class SearchSpace:
-    """The valid points.
+    """The points that satisfy the constraints.
 
     Attributes:
-        axes: What varies, each with at least one value.
-        allowed: Whether a combination is a point; asked once for each.
+        axes: The axes, each with at least one value.
+        allowed: Whether a combination is valid; called once per combination.
     """
 
     axes: tuple[SearchAxis, ...]
@@ -92,17 +92,17 @@ class SearchSpace:
 
     @property
     def combinations(self) -> int:
-        """How many there are before constraints."""
+        """Number of combinations before constraints."""
         return math.prod(len(axis.values) for axis in self.axes)
 
     @property
     def is_listed(self) -> bool:
-        """Whether every point is known one by one."""
+        """True if the points are enumerated."""
         return self.combinations <= MOST_LISTED
 
     @property
     def points(self) -> tuple[Place, ...]:
-        """Every point, the last axis varying fastest; only of a listed space."""
+        """Every point, the last axis varying fastest; only for an enumerated space."""
         assert self.is_listed  # noqa: S101 - callers ask first
         if self._listed is None:
             every = itertools.product(*(range(len(axis.values)) for axis in self.axes))
@@ -110,17 +110,17 @@ class SearchSpace:
         return self._listed
 
     def __contains__(self, place: Place) -> bool:
-        known = self._known.get(place)
-        if known is None:
-            known = self._known[place] = self.allowed(place)
-        return known
+        is_valid = self._known.get(place)
+        if is_valid is None:
+            is_valid = self._known[place] = self.allowed(place)
+        return is_valid
 
     def setting(self, place: Place) -> dict[str, Scalar]:
-        """The values at a place, by the names of their axes."""
+        """Return the values at a place, by axis name."""
         return {axis.name: axis.values[i] for axis, i in zip(self.axes, place, strict=True)}
 
     def draw(self, rng: random.Random) -> Place | None:
-        """Draw a point, each as likely as any other; None where there seems to be none."""
+        """Draw a point uniformly at random; None if there seems to be none."""
         if self.is_listed:
             return rng.choice(self.points) if self.points else None
         for _ in range(_MOST_DRAWS):
@@ -130,10 +130,10 @@ class SearchSpace:
         return None
 
     def centre(self, rng: random.Random) -> Place | None:
-        """Draw one of the points nearest to the middle of the space; None where there seems to be none.
+        """Draw one of the points nearest to the centre of the space; None if there seems to be none.
 
-        The middle is the mean of the points of a listed space, and the middle value of each axis of a larger one, of
-        which the point may be further away.
+        The centre is the mean of the points of an enumerated space, or else the middle value of each axis, from which
+        the point may be further away.
         """
         if not self.is_listed:
             return self.repaired(tuple(_middle(axis) for axis in self.axes), rng)
@@ -145,41 +145,41 @@ class SearchSpace:
         return self.points[int(nearest[rng.randrange(len(nearest))])]
 
     def sample(self, rng: random.Random, count: int) -> list[Place]:
-        """Draw different points; fewer where there are not so many."""
+        """Draw distinct points; fewer if the space has fewer."""
         if self.is_listed:
             return rng.sample(self.points, min(count, len(self.points)))
-        found: dict[Place, None] = {}
+        drawn: dict[Place, None] = {}
         for _ in range(2 * count):
             place = self.draw(rng)
-            if place is None or len(found) == count:
+            if place is None or len(drawn) == count:
                 break
-            found[place] = None
-        return list(found)
+            drawn[place] = None
+        return list(drawn)
 
     def neighbours(self, place: Place) -> list[Place]:
-        """The points that differ in one axis by one value, or in one word."""
-        found = []
+        """Return the points that differ on one axis by one step, or in one word."""
+        points = []
         for i, axis in enumerate(self.axes):
-            for other in axis.beside(place[i]):
-                near = (*place[:i], other, *place[i + 1 :])
+            for index in axis.beside(place[i]):
+                near = (*place[:i], index, *place[i + 1 :])
                 if near in self:
-                    found.append(near)
-        return found
+                    points.append(near)
+        return points
 
     def around(self, place: Place) -> list[Place]:
-        """The points that differ in one axis, by any value."""
-        found = []
+        """Return the points that differ on one axis, by any number of steps."""
+        points = []
         for i, axis in enumerate(self.axes):
-            for other in range(len(axis.values)):
-                near = (*place[:i], other, *place[i + 1 :])
-                if other != place[i] and near in self:
-                    found.append(near)
-        return found
+            for index in range(len(axis.values)):
+                near = (*place[:i], index, *place[i + 1 :])
+                if index != place[i] and near in self:
+                    points.append(near)
+        return points
 
     def repaired(self, place: Place, rng: random.Random) -> Place | None:
-        """A point that differs from a combination in as few axes as possible; the combination itself where it is one.
+        """Return a point that differs from a combination on as few axes as possible, on none if it is valid.
 
-        Of a space that is not listed, a random walk from the combination may end further away.
+        In a space that is not enumerated, a random walk from the combination may end further away.
         """
         if place in self:
             return place
@@ -199,13 +199,17 @@ class SearchSpace:
         return self.draw(rng)
 
     def coordinates(self, places: Iterable[Place]) -> NDArray[np.float64]:
-        """Where points lie: a row for each, and for each axis the columns of `SearchAxis.coordinates`."""
+        """Return the positions of points: one row per point, with the columns of `SearchAxis.coordinates` per axis."""
         columns = [axis.coordinates for axis in self.axes if len(axis.values) > 1]
         varying = [i for i, axis in enumerate(self.axes) if len(axis.values) > 1]
         listed = list(places)
         table = np.array(listed, dtype=np.int64).reshape(len(listed), len(self.axes))
         return np.concatenate(
-            [np.zeros((len(listed), 0)), *(one[table[:, i]] for i, one in zip(varying, columns, strict=True))], axis=1
+            [
+                np.zeros((len(listed), 0)),
+                *(positions[table[:, i]] for i, positions in zip(varying, columns, strict=True)),
+            ],
+            axis=1,
         )
 
 
@@ -215,19 +219,19 @@ def _middle(axis: SearchAxis) -> int:
 
 
 def in_random_order(space: SearchSpace, rng: random.Random) -> Iterator[Place]:
-    """Every point of a listed space once, in random order; of a larger one, different points without end in sight."""
+    """Yield every point of an enumerated space in random order; of a larger one, distinct points without end."""
     if space.is_listed:
         yield from rng.sample(space.points, len(space.points))
         return
-    seen: set[Place] = set()
+    drawn: set[Place] = set()
     misses = 0
     while misses < _MOST_DRAWS:
         place = space.draw(rng)
         if place is None:
             return
-        if place in seen:
+        if place in drawn:
             misses += 1
             continue
         misses = 0
-        seen.add(place)
+        drawn.add(place)
         yield place

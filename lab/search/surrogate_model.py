@@ -1,6 +1,6 @@
-"""What is expected of points that were not measured: a Gaussian process over those that were, and the odds it gives.
+"""A surrogate model of unmeasured points: a Gaussian process over the measured ones, and odds derived from it.
 
-With a prior, a predicted time of each point, the process learns the difference between prediction and measurement.
+With a prior (a predicted time of each point), the process learns the difference between prediction and measurement.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from lab.search.search_space import Place, SearchSpace
 Floats = NDArray[np.float64]
 
 _MOST_CANDIDATES: Final = 6000
-"""Points that a model rates at a time; of a larger space, others each time, and those around the best."""
+"""Number of points a model rates per step; in a larger space, a new sample each time plus those around the best."""
 
 _MOST_TOLD: Final = 400
-"""Points that a process is told: the fastest of them, where there are more. Its work grows with their cube."""
+"""Largest number of points a process is conditioned on, the fastest ones; its work grows with the cube."""
 
 _REFIT: Final = 1.1
-"""Growth of the number of known costs after which lengths are fitted again."""
+"""Growth of the number of known costs after which the length scales are refitted."""
 
 _FIRST_FIT: Final = 4
 
 _FAR: Final = 1.0
 """Logarithmic distance from the best beyond which differences are compressed: whether a point takes 5 or 50 times as
-long says nothing of where the best one is, and a process without this would spend its size on it."""
+long does not help to locate the best one, but would inflate the amplitude of the process."""
 
 _AROUND: Final = 4
-"""Best points whose surroundings are always candidates."""
+"""Number of best points whose neighbourhoods are always candidates."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of points before they are measured.
+    """Information on points before they are measured.
 
     Attributes:
         costs: Predicted costs, logarithms of times. Points without one are not searched.
-        facts: Further figures of each of these points, as many for each, which may explain where predictions err;
-            empty without.
+        facts: Further figures of these points, equally many for each, which may explain prediction errors; may be
+            empty.
     """
 
     costs: Mapping[Place, float]
@@ -55,14 +55,14 @@ class Prior:
 
 
 class Surrogate:
-    """A model of the costs of a space's points, told ever more of them."""
+    """A model of the costs of a space's points, updated with known costs."""
 
     def __init__(self, space: SearchSpace, rng: random.Random, prior: Prior | None = None) -> None:
-        """Know nothing but the prior.
+        """Start with nothing but the prior.
 
         Args:
             space: The space.
-            rng: Draws candidates of a space that is too large to rate whole.
+            rng: Draws candidates of a space that is too large to rate as a whole.
             prior: Predicted costs; None for none.
         """
         self._space, self._rng, self._prior = space, rng, prior
@@ -80,58 +80,61 @@ class Surrogate:
         self._failed: list[Place] = []
 
     def tell(self, costs: Mapping[Place, float]) -> None:
-        """Take all costs that are known."""
-        mine = [(place, cost) for place, cost in costs.items() if self._knows(place)]
-        self._failed = [place for place, cost in mine if not math.isfinite(cost)]
-        told = sorted(((place, cost) for place, cost in mine if math.isfinite(cost)), key=lambda one: one[1])
-        if not told:
+        """Take all known costs."""
+        own_costs = [(place, cost) for place, cost in costs.items() if self._knows(place)]
+        self._failed = [place for place, cost in own_costs if not math.isfinite(cost)]
+        finite = sorted(
+            ((place, cost) for place, cost in own_costs if math.isfinite(cost)),
+            key=lambda place_and_cost: place_and_cost[1],
+        )
+        if not finite:
             self._process = None
             return
-        told = told[:_MOST_TOLD]
-        places = [place for place, _ in told]
-        y = np.array([cost for _, cost in told])
+        finite = finite[:_MOST_TOLD]
+        places = [place for place, _ in finite]
+        y = np.array([cost for _, cost in finite])
         self._best = float(y.min())
         y = _compressed(y - self._best)
         x, lean = self._table(places), self._lean(places)
         self._fitted = self._fitted or Fitted.at_first(x.shape[1])
-        if len(told) >= max(_FIRST_FIT, _REFIT * self._fitted_at):
-            self._fitted, self._fitted_at = fit(self._fitted, x, y, lean), len(told)
+        if len(finite) >= max(_FIRST_FIT, _REFIT * self._fitted_at):
+            self._fitted, self._fitted_at = fit(self._fitted, x, y, lean), len(finite)
         self._process = condition(self._fitted, x, y, lean)
 
     def candidates(self, costs: Mapping[Place, float]) -> list[Place]:
-        """Points without a cost that come into question next."""
+        """Return points without a known cost to rate next."""
         if self._whole is not None:
             free = [place for place in self._whole if place not in costs]
             if len(free) <= _MOST_CANDIDATES:
                 return free
-            found = self._rng.sample(free, _MOST_CANDIDATES)
+            points = self._rng.sample(free, _MOST_CANDIDATES)
         else:
-            found = self._space.sample(self._rng, _MOST_CANDIDATES // 3)
+            points = self._space.sample(self._rng, _MOST_CANDIDATES // 3)
         for best in sorted(costs, key=lambda place: costs[place])[:_AROUND]:
-            found += [place for place in self._space.around(best) if self._knows(place)]
-        return [place for place in dict.fromkeys(found) if place not in costs]
+            points += [place for place in self._space.around(best) if self._knows(place)]
+        return [place for place in dict.fromkeys(points) if place not in costs]
 
     def expected(self, places: Sequence[Place]) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of how far the cost of each point lies above the best known one's."""
+        """Return mean and standard deviation of each point's cost relative to the best known cost."""
         lean = self._lean(places)
         if self._process is None:
             return lean - float(lean.min()), np.ones(len(places))
         return self._process.expected(self._table(places), lean)
 
     def works(self, places: Sequence[Place]) -> Floats:
-        """The chance that each point does not fail, by whether its neighbours did."""
+        """Return the probability that each point does not fail, given which of its neighbours failed."""
         if self._process is None or not self._failed:
             return np.ones(len(places))
         table, failed = self._table(places), self._table(self._failed)
         good = self._process.alike(table, self._process.x).sum(axis=1)
         bad = self._process.alike(table, failed).sum(axis=1)
-        found: Floats = (good + 1) / (good + bad + 1)
-        return found
+        probability: Floats = (good + 1) / (good + bad + 1)
+        return probability
 
     def odds(self, places: Sequence[Place], margin: float) -> float:
-        """The chance that at least one of some points is better than the best known one by a margin, as a logarithm.
+        """Return the probability that any of some points beats the best known cost by a margin (a logarithm).
 
-        It takes points as independent, which makes the chance larger than it is.
+        It treats points as independent, which overestimates the probability.
         """
         if not places:
             return 0.0
@@ -142,7 +145,7 @@ class Surrogate:
 
     @property
     def lengths(self) -> Floats | None:
-        """Lengths of the axes' columns, as far as they are known."""
+        """Length scales of the axes' columns; None before the first fit."""
         return None if self._fitted is None else self._fitted.lengths
 
     def _knows(self, place: Place) -> bool:
@@ -160,7 +163,7 @@ class Surrogate:
         return self._features(places)
 
     def _features(self, places: Sequence[Place]) -> Floats:
-        """Coordinates of the axes, then facts, each scaled to 0 to 1 over the space."""
+        """Return the coordinates of the axes, then the facts, each scaled to 0 to 1 over the space."""
         x = self._space.coordinates(places)
         if self._prior is None or not self._prior.facts:
             return x
@@ -172,12 +175,12 @@ class Surrogate:
 
 
 def _compressed(above: Floats) -> Floats:
-    """Distances from the best: as they are up to `_FAR`, logarithmic beyond."""
+    """Compress distances from the best: linear up to `_FAR`, logarithmic beyond."""
     return np.where(above <= _FAR, above, _FAR * (1 + np.log(np.maximum(above, _FAR) / _FAR)))
 
 
 def in_order(space: SearchSpace, _rng: random.Random, batch: int = 1, *, prior: Prior) -> Moves:
-    """What the prior predicts to be fastest first."""
+    """Yield points in order of their predicted costs, the fastest first."""
     order = sorted(prior.costs, key=lambda place: prior.costs[place])
     for i in range(0, len(order), batch):
         yield [place for place in order[i : i + batch] if place in space]
@@ -186,17 +189,17 @@ def in_order(space: SearchSpace, _rng: random.Random, batch: int = 1, *, prior: 
 def surrogate(
     space: SearchSpace, rng: random.Random, batch: int = 1, *, prior: Prior | None = None, first: int = 4
 ) -> Moves:
-    """Always the point that is expected to improve on the best one most, by a model of what was measured so far.
+    """Yield the point with the largest expected improvement, by a model of the measurements so far.
 
-    Without a prior it begins in the middle of the space, from which no value of an axis is far, and at some points that
-    are drawn. Until a point has a time, points are drawn.
+    Without a prior it starts at the centre of the space, from which no value of an axis is far, and at some random
+    points. Until a point has a time, points are drawn at random.
 
     Args:
         space: The space.
-        rng: Chooses where there is nothing to choose by.
-        batch: Points to measure at a time.
+        rng: Makes the random choices.
+        batch: Number of points to measure at a time.
         prior: Predicted costs; None for none.
-        first: Points that are measured before the model is asked; with a prior, none are.
+        first: Number of points measured before the model is used; with a prior, none are.
     """
     model, costs = Surrogate(space, rng, prior), dict[Place, float]()
     middle = space.centre(rng) if prior is None else None
@@ -214,19 +217,19 @@ def surrogate(
 
 
 def _most_promising(model: Surrogate, free: Sequence[Place], batch: int) -> list[Place]:
-    """Points by expected improvement (Jones, Schonlau and Welch, 1998), the most promising first.
+    """Return points by expected improvement (Jones, Schonlau and Welch, 1998), the most promising first.
 
-    Further points of a batch are the next ones that differ from those taken in more than one value: measuring two
-    points that promise the same tells little more than measuring one.
+    Further points of a batch must differ from those chosen in more than one value: measuring two similar points yields
+    little more information than measuring one.
     """
     mean, deviation = model.expected(free)
     z = -mean / deviation
     gain = model.works(free) * deviation * (z * ndtr(z) + np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
     order = np.lexsort((mean, -gain))
-    taken: list[Place] = []
+    chosen: list[Place] = []
     for i in order:
-        if all(sum(a != b for a, b in zip(free[i], other, strict=True)) > 1 for other in taken):
-            taken.append(free[i])
-        if len(taken) == batch:
+        if all(sum(a != b for a, b in zip(free[i], earlier, strict=True)) > 1 for earlier in chosen):
+            chosen.append(free[i])
+        if len(chosen) == batch:
             break
-    return taken
+    return chosen

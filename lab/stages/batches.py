@@ -1,6 +1,6 @@
-"""Many builds in worker processes, several to a worker: starting the disassembler takes longer than one kernel does.
+"""Batched builds in worker processes: starting the disassembler takes longer than disassembling one kernel.
 
-A variant on which the compiler hangs or dies costs no other variant: the rest of its batch is built again, each alone.
+A variant on which the compiler hangs or crashes does not affect others: its batch is rebuilt one variant at a time.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from lab.base.machine import fault_of
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 
 BUILD_TIMEOUT_S = 300.0
-"""A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
+"""Compile time limit per variant; beyond it the variant is recorded as a build failure."""
 
 BATCH_TIMEOUT_S = 30.0
-"""A batch that takes longer holds a variant that does: its variants are built one by one."""
+"""Time limit of a batch; beyond it, its variants are built one by one."""
 
 _MOST = 8
-"""Variants in a batch: nvdisasm's start then costs each an eighth of what it costs alone; more saves little."""
+"""Most variants in a batch: each then bears an eighth of nvdisasm's start-up cost; larger batches save little more."""
 
 _WORTH_S = 4.0
-"""Most seconds of compiling in a batch: beyond them the start is negligible, and the batch comes late."""
+"""Most seconds of compiling in a batch: beyond them, start-up is negligible and the batch only delays results."""
 
 BuildFunction = Callable[[Sequence[BuildTask]], Sequence[Built | BuildFailure]]
-"""Builds several variants in one worker, in their order."""
+"""A function that builds several variants in one worker, in order."""
 
 Done = Callable[[Built | BuildFailure], None]
-"""Takes the outcome of one build."""
+"""A callback for the outcome of one build."""
 
 
 class BatchSizes:
-    """How many variants to build together, by how long the compiler took for earlier ones."""
+    """Batch sizes, from the compile times of earlier variants."""
 
     def __init__(self, workers: int) -> None:
-        """Start with no knowledge of the compiler.
+        """Start without compile times.
 
         Args:
-            workers: How many batches run at a time.
+            workers: Number of concurrent batches.
         """
         self._workers = workers
         self._begun, self._compiled, self._seconds = 0, 0, 0.0
 
     def following(self, waiting: int) -> int:
-        """Size of the next batch when `waiting` variants are left, at least 1.
+        """Return the size of the next batch when `waiting` variants are left, at least 1.
 
-        One variant for each worker at first, so that later stages can begin; then as many as are worth it; towards the
-        end fewer, so that all workers finish together.
+        The first batches have one variant per worker, so that later stages can begin. Later ones are as large as pays
+        off, and smaller towards the end, so that all workers finish together.
         """
         if self._begun < self._workers:
             return 1
@@ -67,15 +67,15 @@ class BatchSizes:
         self._begun += 1
 
     def learn(self, outcomes: Sequence[Built | BuildFailure]) -> None:
-        """Remember how long the compiler took; what came from the cache says nothing."""
-        for one in outcomes:
-            if isinstance(one, Built) and not one.cached:
-                self._compiled, self._seconds = self._compiled + 1, self._seconds + one.build.seconds
+        """Record compile times; cached builds do not count."""
+        for outcome in outcomes:
+            if isinstance(outcome, Built) and not outcome.cached:
+                self._compiled, self._seconds = self._compiled + 1, self._seconds + outcome.build.seconds
 
 
 @dataclass
 class _Wanted:
-    """A build under way, and everyone who waits for it."""
+    """A build under way, and the callbacks that wait for it."""
 
     task: BuildTask
     done: list[Done]
@@ -84,9 +84,9 @@ class _Wanted:
 
 
 class BuildQueue:
-    """Builds that wait and builds under way; a lane of the scheduler in `lab.runs.schedule`.
+    """Queued and running builds; a lane of the scheduler in `lab.runs.schedule`.
 
-    Equal tasks that are under way at the same time are built once.
+    Identical tasks that are under way at the same time are built once.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class BuildQueue:
         sizes: BatchSizes | None = None,
         room: Callable[[], bool] | None = None,
     ) -> None:
-        """Start with nothing to build.
+        """Create an empty queue.
 
         Args:
-            executor: Where batches run.
+            executor: Runs the batches.
             function: Builds a batch; must be importable in the executor's workers.
-            sizes: What earlier queues learnt of the compiler.
-            room: Whether a further batch may start; by default while there are fewer than two for each worker.
+            sizes: Batch sizes learnt by earlier queues.
+            room: Returns whether another batch may start; by default, while there are fewer than two per worker.
         """
         self._executor, self._function = executor, function
         self._room = room or (lambda: len(self._running) < 2 * executor.workers)
@@ -118,12 +118,12 @@ class BuildQueue:
         """Batches under way."""
         return self._running.keys()
 
-    def add(self, task: BuildTask, done: Done) -> None:
-        """Put a build in the queue; `done` is called with its outcome."""
-        self.supply(iter([(task, done)]), 1)
+    def add(self, task: BuildTask, callback: Done) -> None:
+        """Queue a build; `callback` receives its outcome."""
+        self.supply(iter([(task, callback)]), 1)
 
     def supply(self, tasks: Iterator[tuple[BuildTask, Done]], number: int) -> None:
-        """Put `number` builds in the queue, each of which is taken from `tasks` when it starts."""
+        """Queue `number` builds, each taken from `tasks` when it starts."""
         self._supplies.append(tasks)
         self._waiting += number
 
@@ -140,22 +140,22 @@ class BuildQueue:
             batch: list[_Wanted] = []
             size = self._sizes.following(self._waiting)
             while self._waiting and len(batch) < size:
-                task, done = self._next()
+                task, callback = self._next()
                 key = _key(task)
-                if same := self._under_way.get(key):
-                    same.done.append(done)
+                if under_way := self._under_way.get(key):
+                    under_way.done.append(callback)
                     continue
-                self._under_way[key] = wanted = _Wanted(task, [done], key)
-                batch.append(wanted)
+                self._under_way[key] = job = _Wanted(task, [callback], key)
+                batch.append(job)
             if batch:
                 self._start(batch)
 
-    def finished(self, done: Collection[Future[Any]]) -> list[Future[Any]]:
-        """Those of the `done` futures that are this queue's, in the order in which they started."""
-        return [future for future in self._running if future in done]
+    def finished(self, completed: Collection[Future[Any]]) -> list[Future[Any]]:
+        """Return the `completed` futures that belong to this queue, in the order they started."""
+        return [future for future in self._running if future in completed]
 
     def ended(self, future: Future[Any]) -> None:
-        """Hand out the outcomes of a finished batch, or build its variants again where a worker was lost over it.
+        """Deliver the outcomes of a finished batch, or rebuild its variants if the worker was lost.
 
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
@@ -167,8 +167,8 @@ class BuildQueue:
             if isinstance(error, LabError) and not isinstance(error, WorkerLostError):
                 raise  # nothing can be built at all
             if len(batch) > 1:
-                for wanted in batch:
-                    self._start([wanted])
+                for job in batch:
+                    self._start([job])
                 return
             if isinstance(error, WorkerLostError) and error.killed and not batch[0].repeated:
                 batch[0].repeated = True
@@ -176,16 +176,16 @@ class BuildQueue:
                 return
             outcomes = [_failure(error)]
         self._sizes.learn(outcomes)
-        for wanted in batch:
-            del self._under_way[wanted.key]
-        for wanted, outcome in zip(batch, outcomes, strict=True):
-            for done in wanted.done:
-                done(outcome)
+        for job in batch:
+            del self._under_way[job.key]
+        for job, outcome in zip(batch, outcomes, strict=True):
+            for callback in job.done:
+                callback(outcome)
 
     def _start(self, batch: list[_Wanted]) -> None:
         self._sizes.begin()
         timeout_s = BUILD_TIMEOUT_S if len(batch) == 1 else BATCH_TIMEOUT_S
-        tasks = [wanted.task for wanted in batch]
+        tasks = [job.task for job in batch]
         self._running[self._executor.submit(self._function, tasks, timeout_s=timeout_s)] = batch
 
 
@@ -196,16 +196,16 @@ def build_each(
     function: BuildFunction = build,
     sizes: BatchSizes | None = None,
 ) -> Iterator[tuple[int, Built | BuildFailure]]:
-    """Build many variants and yield each as soon as it is built.
+    """Build many variants, and yield each as soon as it is built.
 
     Args:
-        executor: Where they are built.
-        tasks: What to build.
+        executor: Runs the builds.
+        tasks: The variants to build.
         function: Builds a batch; must be importable in the executor's workers.
-        sizes: What earlier calls learnt of the compiler.
+        sizes: Batch sizes learnt by earlier calls.
 
     Yields:
-        The position of a task in `tasks`, and its outcome.
+        The index of a task in `tasks`, and its outcome.
 
     Raises:
         MissingToolError: the compiler or the disassembler cannot run here.
@@ -228,20 +228,20 @@ def build_each(
 
 
 def _key(task: BuildTask) -> tuple[object, ...]:
-    """What decides a build."""
+    """Return the key by which equal builds are recognised."""
     return (task.toolchain.name, task.toolchain.version, task.request, task.entries)
 
 
 def _failure(error: Exception) -> BuildFailure:
-    """What stopped the build of a single variant."""
+    """Return the failure of a single variant's build."""
     if isinstance(error, TimeoutError):
         return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
     if isinstance(error, MemoryError):
-        return BuildFailure("the build needs more memory than its share")
+        return BuildFailure("the build exceeded its memory limit")
     if isinstance(error, WorkerLostError):
-        return BuildFailure(f"the build process ended by itself: {error}")
+        return BuildFailure(f"the build process died: {error}")
     if fault := fault_of(error):
         return BuildFailure(f"the build failed on this machine: {fault}")
-    # a mistake of our own, which costs this variant alone; its log says where
+    # a bug in lab, which affects only this variant; the log has the traceback
     log = "".join(traceback.format_exception(error))
     return BuildFailure(f"lab itself failed on this variant: {type(error).__name__}: {error}", log)

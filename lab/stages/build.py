@@ -1,4 +1,4 @@
-"""Compile variants, disassemble them and read both listings. Runs in worker processes."""
+"""Compile variants, disassemble them and parse both listings. Runs in worker processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BuildTask:
 
     Attributes:
         toolchain: The compiler.
-        request: The source and how to compile it.
-        entries: Symbols of the kernels that are launched, each once.
+        request: The source and its compile options.
+        entries: Distinct symbols of the launched kernels.
     """
 
     toolchain: Toolchain
@@ -32,17 +32,17 @@ class BuildTask:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A variant's machine code, and what was read from its listings.
+    """A variant's machine code and parsed listings.
 
     Attributes:
-        build: From the compiler.
-        disassembly: From the disassembler.
+        build: The compiler's output.
+        disassembly: The disassembler's output.
         cached: Both came from the cache.
-        ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
+        ptx: PTX instruction mixes of the launched kernels by symbol, in order.
         sass: The same for the SASS.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
-        signatures: Symbol to the parameters of its PTX entry.
-        loops: Symbol to its main loop for the model of the schedulers; empty where the architecture has no model.
+        signatures: Parameters of the PTX entries by symbol.
+        loops: Main loops for the scheduler model by symbol; empty if the architecture has no model.
     """
 
     build: Build
@@ -57,12 +57,12 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class BuildFailure:
-    """Why a variant has no machine code.
+    """The reason a variant has no machine code.
 
     Attributes:
         reason: One line.
         log: Everything the compiler printed; may be empty.
-        command: The command that repeats the build; may be empty.
+        command: The command that reproduces the build; may be empty.
     """
 
     reason: str
@@ -71,7 +71,7 @@ class BuildFailure:
 
 
 def build_task(planned: Planned) -> BuildTask:
-    """The build of a planned variant."""
+    """Return the build task of a planned variant."""
     return BuildTask(planned.toolchain, planned.request, planned.launches.entries)
 
 
@@ -83,18 +83,19 @@ def build(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
     """
     refused = [_not_text(task.request) for task in tasks]
     sound = [task for task, reason in zip(tasks, refused, strict=True) if not reason]
-    made = iter(build_all([(task.toolchain, task.request) for task in sound]))
+    compiled = iter(build_all([(task.toolchain, task.request) for task in sound]))
     return [
-        BuildFailure(reason) if reason else _read(task, next(made)) for task, reason in zip(tasks, refused, strict=True)
+        BuildFailure(reason) if reason else _read(task, next(compiled))
+        for task, reason in zip(tasks, refused, strict=True)
     ]
 
 
 def _not_text(request: CompileRequest) -> str:
-    """Say why a compiler would not see the whole source; empty where it does."""
+    """Return why a compiler would not see the whole source; empty if it does."""
     before, nul, _ = request.source.partition("\0")
     if nul:
         line = before.count("\n") + 1
-        return f"the source has a NUL byte in line {line}, where compilers stop to read: remove it"
+        return f"the source has a NUL byte in line {line}, where compilers stop reading: remove it"
     try:
         request.source.encode()
     except UnicodeEncodeError as error:
@@ -112,8 +113,8 @@ def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFail
     try:
         reading = read_listings(result.build, result.disassembly, entries)
     except (ListingError, ReaderError) as error:
-        what = "" if isinstance(error, ListingError) else "the listing cannot be read: "
-        return BuildFailure(f"{what}{error}", result.build.log, result.build.command)
+        prefix = "" if isinstance(error, ListingError) else "the listing cannot be read: "
+        return BuildFailure(f"{prefix}{error}", result.build.log, result.build.command)
     return Built(
         build=result.build,
         disassembly=result.disassembly,

@@ -1,6 +1,6 @@
-"""Execute a variant's small size under other conditions: another order, another launch, other errors of approximations.
+"""Execute a variant's small size under other conditions: block order, second launch, approximation errors.
 
-Each condition is tried only on kernels that it can matter to. The results must agree with the reference under all.
+Each condition is tried only on kernels it can affect. The results must match the reference under all of them.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launches
 
 _ORDERS: Final = (1, 2)
-"""Seeds of the orders besides the program's own."""
+"""Seeds of the orders tried besides program order."""
 
 _MOST_WORK: Final = 60_000_000
-"""Work of the interpreter on other inputs: some tenths of a second."""
+"""Interpreter work budget on other inputs: a few tenths of a second."""
 
 _MOST_WARPS: Final = 2_000_000
-"""Warp instructions of a variant that is executed again: a second or so of the interpreter."""
+"""Most warp instructions of a variant that is executed again: about a second of the interpreter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """A variant that is right in program order, launched once.
+    """A variant that is correct in program order, after one launch.
 
     Attributes:
         ptx: Its PTX.
         launches: Its launches.
         computed: The operator.
         problem: The problem at the emulated size.
-        reference: What its outputs must hold.
-        how: How it was executed.
-        memory: The device's memory after that.
-        warps: Warp instructions that this took.
+        reference: Its expected outputs.
+        how: Mode of the execution.
+        memory: Device memory after the execution.
+        warps: Warp instructions executed.
         seed: Seed of the inputs.
     """
 
@@ -65,73 +65,76 @@ class Judged:
 
 
 def other_conditions(judged: Judged) -> tuple[tuple[Suspicion, ...], tuple[str, ...]]:
-    """Execute a variant again under each condition that can matter to it.
+    """Execute a variant again under each condition that can affect it.
 
     Returns:
-        What is wrong then, one suspicion for each condition; and what was not tried, a sentence each.
+        Suspicions, at most one per condition; and the conditions not tried, a sentence each.
     """
     programs = [program_of(judged.ptx, entry) for entry in judged.launches.entries]
-    tried = [(condition, check) for condition, check in _CHECKS if _matters(condition, judged, programs)]
-    if tried and judged.warps > _MOST_WARPS:
-        named = ", ".join(str(condition) for condition, _ in tried)
-        return (), (f"it was not executed {named}: that takes too long at this size",)
-    found = [check(judged) for _, check in tried]
-    return tuple(one for one in found if one is not None), ()
+    relevant = [(condition, check) for condition, check in _CHECKS if _matters(condition, judged, programs)]
+    if relevant and judged.warps > _MOST_WARPS:
+        skipped = ", ".join(str(condition) for condition, _ in relevant)
+        return (), (f"it was not executed {skipped}: that takes too long at this size",)
+    suspicions = [check(judged) for _, check in relevant]
+    return tuple(suspicion for suspicion in suspicions if suspicion is not None), ()
 
 
-def other_inputs(judged: Judged, seed: int, others: Sequence[SizedLaunches]) -> Suspicion | None:
-    """Execute a variant on inputs that show mistakes which the first ones hide; None where nothing is wrong.
+def other_inputs(judged: Judged, seed: int, variations: Sequence[SizedLaunches]) -> Suspicion | None:
+    """Execute a variant on inputs that expose mistakes the first ones hide; return None if all is well.
 
-    Integers of both signs may be addresses or numbers of rounds to a kernel: where it then is at fault, or takes long,
-    they say nothing.
+    A kernel may use integers of both signs as addresses or iteration counts: if it then faults or takes long, the test
+    is inconclusive.
 
     Args:
         judged: The variant.
         seed: Seed of the inputs.
-        others: The same problem with other factors and leading dimensions.
+        variations: The same problem with other factors and leading dimensions.
     """
     sets = judged.computed.other_inputs(judged.problem, seed)
-    tried = itertools.chain(
-        (_other_contents(judged, one) for one in sets), (_other_problem(judged, seed, one) for one in others)
+    outcomes = itertools.chain(
+        (_other_contents(judged, input_set) for input_set in sets),
+        (_other_problem(judged, seed, variation) for variation in variations),
     )
-    return next(filter(None, tried), None)
+    return next(filter(None, outcomes), None)
 
 
-def _other_contents(judged: Judged, other: OtherInputs) -> Suspicion | None:
-    """Execute a variant on other inputs; None where nothing is wrong, or where they say nothing."""
-    memory, how = DeviceMemory(other.inputs, judged.launches), replace(judged.how, counted=False, trace=False)
-    done = run_sequence(judged.ptx, judged.launches, memory, replace(how, work=_MOST_WORK, state=DeviceState()))
-    cut = any(one.finished < math.prod(step.grid) for one, step in zip(done, judged.launches.steps, strict=False))
-    if cut or unexcused(done[-1], how.excused):
+def _other_contents(judged: Judged, variation: OtherInputs) -> Suspicion | None:
+    """Execute a variant on other inputs; return None if all is well or the test is inconclusive."""
+    memory, mode = DeviceMemory(variation.inputs, judged.launches), replace(judged.how, counted=False, trace=False)
+    results = run_sequence(judged.ptx, judged.launches, memory, replace(mode, work=_MOST_WORK, state=DeviceState()))
+    cut = any(
+        result.finished < math.prod(step.grid) for result, step in zip(results, judged.launches.steps, strict=False)
+    )
+    if cut or unexcused(results[-1], mode.excused):
         return None
-    with contextlib.suppress(UserError):  # a reference that refuses them says nothing
-        reference = judged.computed.reference(judged.problem, other.inputs)
+    with contextlib.suppress(UserError):  # inconclusive if the reference rejects them
+        reference = judged.computed.reference(judged.problem, variation.inputs)
         if not _is_finite(reference):
             return None
         largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
         if largest > tolerance:
-            return Suspicion(Condition.INPUTS, f"{other.contents} in {', '.join(other.changed)}: {worst}")
+            return Suspicion(Condition.INPUTS, f"{variation.contents} in {', '.join(variation.changed)}: {worst}")
     return None
 
 
 def _is_finite(reference: Mapping[str, Expected]) -> bool:
-    """Return whether no expected value overflows: such a reference says nothing of a kernel."""
-    return all(np.isfinite(one.values).all() for one in reference.values())
+    """Return whether all expected values are finite: a reference that overflows is inconclusive."""
+    return all(np.isfinite(expected.values).all() for expected in reference.values())
 
 
-def _other_problem(judged: Judged, seed: int, other: SizedLaunches) -> Suspicion | None:
-    """Execute a variant on another problem; None where nothing is wrong, or where the reference does not bear it."""
-    problem = judged.computed.restored(other.problem)
+def _other_problem(judged: Judged, seed: int, variation: SizedLaunches) -> Suspicion | None:
+    """Execute a variant on another problem; return None if all is well or the reference rejects the problem."""
+    problem = judged.computed.restored(variation.problem)
     differs = ", ".join(f"{name} = {value}" for name, value in problem.items() if value != judged.problem.get(name))
-    how = replace(judged.how, state=DeviceState())
+    mode = replace(judged.how, state=DeviceState())
     with contextlib.suppress(UserError):
         inputs = judged.computed.inputs(problem, seed)
         reference = judged.computed.reference(problem, inputs)
         if not _is_finite(reference):
             return None
-        memory = DeviceMemory(inputs, other.launches)
-        given = replace(judged, launches=other.launches, problem=problem, reference=reference)
-        worst, finding = _again(given, how, memory)
+        memory = DeviceMemory(inputs, variation.launches)
+        variant = replace(judged, launches=variation.launches, problem=problem, reference=reference)
+        worst, finding = _again(variant, mode, memory)
         if finding is not None:
             return Suspicion(Condition.INPUTS, f"with {differs}", finding) if judged.computed.refuses_sizes else None
         return Suspicion(Condition.INPUTS, f"with {differs}: {worst}") if worst else None
@@ -141,32 +144,32 @@ def _other_problem(judged: Judged, seed: int, other: SizedLaunches) -> Suspicion
 def _matters(condition: Condition, judged: Judged, programs: list[Program]) -> bool:
     match condition:
         case Condition.ORDER:
-            return any(one.depends_on_order for one in programs)
+            return any(program.depends_on_order for program in programs)
         case Condition.MACHINE:
-            return any(one.asks_machine for one in programs)
+            return any(program.asks_machine for program in programs)
         case Condition.ROUNDING:
-            return any(one.approximate for one in programs)
+            return any(program.approximate for program in programs)
         case _:
-            spaces = {variable.space for one in programs for _, _, variable in one.memory_variables()}
-            kept = any(not one.zero for one in judged.launches.workspace) or judged.memory.keeps_scratch
-            return "global" in spaces or kept
+            spaces = {variable.space for program in programs for _, _, variable in program.memory_variables()}
+            keeps_state = any(not buffer.zero for buffer in judged.launches.workspace) or judged.memory.keeps_scratch
+            return "global" in spaces or keeps_state
 
 
-def _again(judged: Judged, how: LaunchMode, memory: DeviceMemory | None = None) -> tuple[str, Finding | None]:
+def _again(judged: Judged, mode: LaunchMode, memory: DeviceMemory | None = None) -> tuple[str, Finding | None]:
     """Execute a variant again.
 
     Args:
         judged: The variant.
-        how: How it is executed.
-        memory: The memory that earlier launches left; None for what it holds at first.
+        mode: Mode of the execution.
+        memory: Memory as earlier launches left it; None for its initial contents.
 
     Returns:
-        What is wrong with its outputs, empty where nothing is; and its first finding.
+        The fault in its outputs, empty if there is none; and its first finding.
     """
     if memory is None:
-        memory, how = judged.memory.fresh(), replace(how, state=DeviceState())
-    done = run_sequence(judged.ptx, judged.launches, memory, replace(how, counted=False, trace=False))
-    findings = unexcused(done[-1], how.excused)
+        memory, mode = judged.memory.fresh(), replace(mode, state=DeviceState())
+    results = run_sequence(judged.ptx, judged.launches, memory, replace(mode, counted=False, trace=False))
+    findings = unexcused(results[-1], mode.excused)
     if findings:
         return "", findings[0]
     largest, tolerance, worst = judged.computed.verify(judged.problem, judged.reference, memory.outputs)
@@ -182,12 +185,14 @@ def _suspicion(condition: Condition, cause: str, outcome: tuple[str, Finding | N
 
 def _ordered(judged: Judged) -> Suspicion | None:
     cause = "the results depend on the order of blocks and warps"
-    tried = (_suspicion(Condition.ORDER, cause, _again(judged, replace(judged.how, schedule=seed))) for seed in _ORDERS)
-    return next((one for one in tried if one is not None), None)
+    outcomes = (
+        _suspicion(Condition.ORDER, cause, _again(judged, replace(judged.how, schedule=seed))) for seed in _ORDERS
+    )
+    return next((suspicion for suspicion in outcomes if suspicion is not None), None)
 
 
 def _on_another_machine(judged: Judged) -> Suspicion | None:
-    registers = ", ".join(sorted({name for one in _programs(judged) for name in one.machine_registers}))
+    registers = ", ".join(sorted({name for program in _programs(judged) for name in program.machine_registers}))
     outcome = _again(judged, replace(judged.how, machine=1))
     return _suspicion(Condition.MACHINE, f"the results depend on {registers}", outcome)
 
@@ -197,24 +202,27 @@ def _launched_again(judged: Judged) -> Suspicion | None:
     outcome = _again(judged, judged.how, judged.memory)
     if outcome == ("", None) and judged.computed.has_reference:
         outcome = _on_new_inputs(judged)
-    return _suspicion(Condition.SECOND_LAUNCH, "the results depend on what the first launch left", outcome)
+    return _suspicion(Condition.SECOND_LAUNCH, "the results depend on data left by the first launch", outcome)
 
 
 def _on_new_inputs(judged: Judged) -> tuple[str, Finding | None]:
-    """Execute a variant again on inputs of another seed, in the state that earlier launches left, as `_again` does.
+    """Execute a variant on inputs of another seed, in the state earlier launches left.
 
-    What a launch left may only be read in another order than that in which it was written.
+    Data left by a launch may be visible only if it is read in another order than it was written.
+
+    Returns:
+        As `_again` does.
     """
     inputs = judged.computed.inputs(judged.problem, judged.seed + 1)
     reference = judged.computed.reference(judged.problem, inputs)
-    ordered = any(one.depends_on_order for one in _programs(judged))
-    how = replace(judged.how, schedule=_ORDERS[0]) if ordered else judged.how
-    given = replace(judged, reference=reference)
-    worst, finding = _again(given, how, judged.memory.with_inputs(inputs))
+    ordered = any(program.depends_on_order for program in _programs(judged))
+    mode = replace(judged.how, schedule=_ORDERS[0]) if ordered else judged.how
+    variant = replace(judged, reference=reference)
+    worst, finding = _again(variant, mode, judged.memory.with_inputs(inputs))
     if worst or finding:
-        first = replace(how, state=DeviceState())
-        if _again(given, first, DeviceMemory(inputs, judged.launches)) != ("", None):
-            return "", None  # a first launch goes wrong, too: the order is to blame
+        first = replace(mode, state=DeviceState())
+        if _again(variant, first, DeviceMemory(inputs, judged.launches)) != ("", None):
+            return "", None  # a first launch fails, too: the order is the cause
     return f"with other inputs, {worst}" if worst else "", finding
 
 
@@ -224,8 +232,8 @@ def _rounded(judged: Judged) -> Suspicion | None:
 
 
 def _blamed(judged: Judged) -> str:
-    """Name the approximate instruction whose error alone makes the results wrong; all where none does."""
-    places = [place for one in _programs(judged) for place in one.approximate]
+    """Return the approximate instruction whose error alone makes the results wrong; all of them if none does."""
+    places = [place for program in _programs(judged) for place in program.approximate]
     for place in places:
         if _again(judged, replace(judged.how, rounding=1, displaced={place.position}))[0]:
             return _named(place)
@@ -234,8 +242,8 @@ def _blamed(judged: Judged) -> str:
 
 def _named(place: Approximation) -> str:
     source = place.source
-    where = f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {place.line}"
-    return f"{place.opcode} at {where}"
+    location = f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {place.line}"
+    return f"{place.opcode} at {location}"
 
 
 def _programs(judged: Judged) -> Iterator[Program]:

@@ -48,20 +48,20 @@ from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launches
 
 _DECLARED: Final = frozenset[FindingKind](("undeclared-write",))
-"""Faults of what a file declares, behind which there may be faults of the kernel."""
+"""Faults in a file's declarations, behind which the kernel may have faults of its own."""
 
 _MOST_FINDINGS = 20
-"""Findings that a record keeps; one fault tends to show on many lines."""
+"""Most findings kept in a record; one fault tends to show on many lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceLaunch:
-    """A variant whose outputs others are compared with.
+    """A variant whose outputs serve as the reference for others.
 
     Attributes:
         ptx: Its PTX.
         launches: Its launches at the emulated size.
-        problem: The problem at the emulated size, with what the operator needs of this variant's parameters.
+        problem: The problem at the emulated size, with the parameters of this variant that the operator needs.
     """
 
     ptx: str
@@ -69,19 +69,19 @@ class ReferenceLaunch:
     problem: Mapping[str, Scalar]
 
     def is_of(self, task: EmulationTask, ptx: str) -> bool:
-        """Return whether a task executes this very variant."""
+        """Return whether a task executes this same variant."""
         return ptx == self.ptx and task.launches == self.launches and task.problem == self.problem
 
 
 @dataclass(frozen=True, slots=True)
 class HalvedSize:
-    """The emulated problem with one of its sizes halved, to see how what is executed grows with that size.
+    """The emulated problem with one of its sizes halved, to measure how counts scale with that size.
 
     Attributes:
-        name: The size; empty where all sizes are changed at once.
-        ratio: The emulated size over the halved one; less than 1 where it is enlarged.
+        name: The size; empty if all sizes are changed at once.
+        ratio: The emulated size over the halved one; less than 1 if it is enlarged.
         launches: Launches of the halved problem.
-        problem: It, complete.
+        problem: The complete halved problem.
     """
 
     name: str
@@ -92,12 +92,12 @@ class HalvedSize:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A problem whose data fills blocks as that of the real one does, to count what is executed of it.
+    """A problem that fills blocks as the real one does, executed for its counts.
 
     Attributes:
-        ratio: The product of its sizes over that of the emulated problem's.
+        ratio: Product of its sizes over the product of the emulated problem's.
         launches: Its launches.
-        problem: It, complete.
+        problem: The complete problem.
         halved: The same with one size halved.
     """
 
@@ -109,27 +109,26 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class EmulationTask:
-    """What the emulator is asked to do with one variant.
+    """An emulation request for one variant.
 
     Attributes:
         launches: Geometry, arguments and workspace for `problem`.
         operator: The operator, as the experiment names it.
         problem: The complete problem at the emulated size.
         seed: Seed of the inputs.
-        hot_loops: Entry point to the label of the hot loop of its PTX; entry points without loops are absent.
-        reference: Launches whose outputs stand in for a reference; None where the operator has one.
-        whole: The problem is not made small: the compiled engine executes it, without trying the
-            interpreter first.
-        halved: Smaller problems that are executed for their counts alone.
-        samples: Problems that say more of the real one, the least first: the largest that takes a moment only is
-            executed for its counts.
-        spares_samples: They are executed only where the throughput is not estimated without them.
-        excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
+        hot_loops: Label of the hot loop of the PTX by entry point; entry points without loops are absent.
+        reference: Launches whose outputs stand in for a reference; None if the operator has one.
+        whole: The problem has its real size: the compiled engine executes it, without trying the interpreter first.
+        halved: Smaller problems that are executed only for their counts.
+        samples: Problems closer to the real one, smallest first: the largest that runs quickly is executed for its
+            counts.
+        spares_samples: Execute samples only if the throughput cannot be estimated without them.
+        excused: Kinds of findings caused by the compiler, not the source: they become a note.
         others: The problem with other factors and leading dimensions.
-        not_shown: What is not shown of a right variant, a sentence each.
-        full_size: Blocks to execute at the problem's own size; None where none are.
-        fewer: The launches of a GPU that holds fewer blocks, which therefore take several turns, as they do at the
-            real size; None where the grid does not depend on the GPU.
+        not_shown: Known gaps of the verification of a correct variant, a sentence each.
+        full_size: Blocks to execute at the problem's own size; None for none.
+        fewer: The launches on a GPU that holds fewer blocks, so that each block processes several tiles, as at the
+            real size; None if the grid does not depend on the GPU.
     """
 
     launches: Launches
@@ -150,23 +149,22 @@ class EmulationTask:
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
-    """Execute a variant, compare its outputs with the reference, and keep counts and findings.
+    """Execute a variant, verify its outputs against the reference, and return counts and findings.
 
-    Where nothing is wrong, it is executed under other conditions, and at the problem's own size. Where the emulator
-    cannot execute it, the record says why and has no counts.
+    A correct variant is also executed under other conditions, and at the problem's own size. If the emulator cannot
+    execute it, the record has the reason and no counts.
 
     Raises:
-        UserError: What an experiment file says of arguments or references does not come out right: no variant can be
-            judged.
+        UserError: The experiment file's arguments or references are wrong, so that no variant can be judged.
     """
     computed = operator(task.operator)
     problem = computed.restored(task.problem)
     inputs = computed.inputs(problem, task.seed)
     memory = DeviceMemory(inputs, task.launches)
-    how = LaunchMode(whole=task.whole, trace=True, excused=task.excused)
+    mode = LaunchMode(whole=task.whole, trace=True, excused=task.excused)
     try:
-        done = run_sequence(ptx, task.launches, memory, how)
-        faulty = bool(unexcused(done[-1], task.excused))
+        results = run_sequence(ptx, task.launches, memory, mode)
+        faulty = bool(unexcused(results[-1], task.excused))
         reference, unknown = _reference(task, computed, problem, inputs, memory=memory, ptx=ptx, faulty=faulty)
     except UnsupportedInstruction as error:
         return unsupported(task, str(error))
@@ -177,36 +175,41 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
     if largest > tolerance and NOT_WRITTEN in worst:
         worst += _uncovered(task.launches, memory.outputs)
-    steps = _steps(task, done)
+    steps = _steps(task, results)
     counts = [step.executed for step in steps if step.executed is not None]
     hint = _uncovered(task.launches, memory.outputs)
-    findings = tuple(_hinted(finding, hint) for one in done for finding in unexcused(one, task.excused))
+    findings = tuple(_hinted(finding, hint) for result in results for finding in unexcused(result, task.excused))
     turns = ""
-    if largest <= tolerance and not findings and task.fewer is not None and sum(one.warps for one in counts) < _MOMENT:
-        few = DeviceMemory(inputs, task.fewer)
+    if (
+        largest <= tolerance
+        and not findings
+        and task.fewer is not None
+        and sum(count.warps for count in counts) < _MOMENT
+    ):
+        fewer_memory = DeviceMemory(inputs, task.fewer)
         findings = tuple(
-            unexcused(run_sequence(ptx, task.fewer, few, LaunchMode(excused=task.excused))[-1], task.excused)
+            unexcused(run_sequence(ptx, task.fewer, fewer_memory, LaunchMode(excused=task.excused))[-1], task.excused)
         )
-        largest, tolerance, worst = computed.verify(problem, reference, few.outputs)
+        largest, tolerance, worst = computed.verify(problem, reference, fewer_memory.outputs)
         turns = _turns(task.launches, task.fewer) if findings or largest > tolerance else ""
-    right = largest <= tolerance and all(one.kind in _DECLARED for one in findings)
-    how = replace(how, excused=task.excused | _DECLARED)
-    lenient = replace(task, excused=how.excused)
+    right = largest <= tolerance and all(finding.kind in _DECLARED for finding in findings)
+    mode = replace(mode, excused=task.excused | _DECLARED)
+    lenient = replace(task, excused=mode.excused)
     sample, suspicions = _sampled(lenient, ptx, counts) if right else (None, ())
     grown = _growth(lenient, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
     doubts = (*computed.doubts(problem, inputs, memory.outputs), *unknown, *task.not_shown) if right else ()
     outcome = FullSizeOutcome()
     if right:
-        warps = sum(one.warps for one in counts)
-        judged = Judged(ptx, task.launches, computed, problem, reference, how, memory, warps, task.seed)
+        warps = sum(count.warps for count in counts)
+        judged = Judged(ptx, task.launches, computed, problem, reference, mode, memory, warps, task.seed)
         under, untried = other_conditions(judged)
         if task.reference is None and not under and judged.warps <= _MOMENT:
             under = tuple(filter(None, [other_inputs(judged, task.seed, task.others)]))
         suspicions, doubts = (*under, *suspicions), (*doubts, *untried)
         if task.full_size is not None and not suspicions:
             expected = _block_warps(task, task.full_size, computed, judged.warps)
-            larger = replace(task.full_size, block_warps=expected, excused=how.excused)
-            if any(one.waits_for_blocks is BlockWait.ANY for one in done):
+            larger = replace(task.full_size, block_warps=expected, excused=mode.excused)
+            if any(result.waits_for_blocks is BlockWait.ANY for result in results):
                 outcome = resident_at_once(larger)
             else:
                 outcome = execute_full_size(larger, ptx, compare=task.reference is None)
@@ -217,15 +220,15 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         executed=reduce(add, counts) if counts else None,
         hot_loop=steps[0].hot_loop if len(steps) == 1 else None,
         findings=findings[:_MOST_FINDINGS],
-        steps=sum(one.steps for one in done),
+        steps=sum(result.steps for result in results),
         notes=(
-            *dict.fromkeys(note for one in done for note in one.notes),
-            *_interpreted(done, whole=task.whole),
+            *dict.fromkeys(note for result in results for note in result.notes),
+            *_interpreted(results, real_size=task.whole),
             *_left_out(len(findings)),
-            *_excuses([finding for one in done for finding in one.findings if finding.kind in task.excused]),
+            *_excuses([finding for result in results for finding in result.findings if finding.kind in task.excused]),
             *filter(None, [turns]),
         ),
-        lines=alike(line for one in done for line in one.lines),
+        lines=alike(line for result in results for line in result.lines),
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
         growth=grown.whole,
@@ -239,9 +242,9 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
 
 
 def _block_warps(task: EmulationTask, larger: FullSizeTask, computed: Operator[Any], warps: int) -> float:
-    """Return the warp instructions that a block is expected to execute at the problem's own size, in the mean.
+    """Return the mean warp instructions expected per block at the problem's own size.
 
-    They are taken to grow with the operations of the problem or, where it has none, with its bytes.
+    They are assumed to scale with the problem's operations or, if it has none, with its bytes.
     """
     small, full = computed.restored(task.problem), computed.restored(larger.full.problem)
     work = computed.flops(small) or computed.bytes_moved(small)
@@ -252,15 +255,15 @@ def _block_warps(task: EmulationTask, larger: FullSizeTask, computed: Operator[A
 def _sampled(
     task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]
 ) -> tuple[SampleRecord | None, tuple[Suspicion, ...]]:
-    """Execute samples, from the least on, while they take a moment only, and keep the counts of the last.
+    """Execute samples, smallest first, as long as they run quickly, and return the counts of the last.
 
-    How the work grew from the last one to this one says whether the next will take too long; at first it is taken to
-    grow with the size. Their outputs are compared with nothing. A fault would spoil the counts.
+    The cost of the next sample is extrapolated from the last two; at first it is assumed to scale with the size. Their
+    outputs are not verified. A sample with faults has no valid counts.
 
     Returns:
-        What was counted, if a sample was short enough and the kernel bears it; and the faults that it shows.
+        The counts, if a sample was short enough and the kernel supports its size; and its faults.
     """
-    warps, ratio, power, last = sum(one.warps for one in counts), 1.0, 1.0, None
+    warps, ratio, power, last = sum(count.warps for count in counts), 1.0, 1.0, None
     for sample in task.samples:
         if warps * (sample.ratio / ratio) ** power > _MOMENT:
             break
@@ -278,16 +281,16 @@ def _sampled(
     larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
     computed = operator(task.operator)
     problem = computed.restored(sample.problem)
-    needed, flops = computed.bytes_moved(problem), computed.flops(problem)
+    bytes_needed, flops = computed.bytes_moved(problem), computed.flops(problem)
     grown = _growth(larger, ptx, steps)
-    found = SampleRecord(
-        sample.problem, steps, needed, flops, grown.whole, grown.of_block, resized=tuple(grown.resized)
+    record = SampleRecord(
+        sample.problem, steps, bytes_needed, flops, grown.whole, grown.of_block, resized=tuple(grown.resized)
     )
-    return found, ()
+    return record, ()
 
 
 def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[EmulatedStep, ...], tuple[Suspicion, ...]]:
-    """Execute a sample; without steps where it is too large or the kernel is at fault, with the faults."""
+    """Execute a sample; return no steps if it is too large or faulty, and its faults."""
     larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
     try:
         computed = operator(task.operator)
@@ -295,25 +298,25 @@ def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[Emu
         if computed.bytes_moved(problem) > _MOST_BYTES:
             return (), ()
         memory = DeviceMemory(computed.inputs(problem, task.seed), sample.launches)
-        done = run_sequence(ptx, sample.launches, memory, LaunchMode(trace=True, excused=task.excused))
-    except LabError:  # a kernel need not bear every size
+        results = run_sequence(ptx, sample.launches, memory, LaunchMode(trace=True, excused=task.excused))
+    except LabError:  # a kernel need not support every size
         return (), ()
-    if wrong := unexcused(done[-1], task.excused):
+    if wrong := unexcused(results[-1], task.excused):
         sizes = ", ".join(f"{name} = {size}" for name, size in sample.problem.items() if size != task.problem.get(name))
         return (), tuple(Suspicion(Condition.LARGER, f"with {sizes}", finding) for finding in wrong)
-    return _steps(larger, done), ()
+    return _steps(larger, results), ()
 
 
 _MOMENT: Final = 750_000
-"""Warp instructions that the interpreter executes in some tenths of a second."""
+"""Warp instructions that the interpreter executes in a few tenths of a second."""
 
 _MOST_BYTES: Final = 64 << 20
-"""Least bytes of a sample whose inputs are made in a moment."""
+"""Limit on the bytes of a sample, so that its inputs are generated quickly."""
 
 
 def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
-    """Whether executing as much again takes a moment only."""
-    return sum(one.warps for one in counts) < _QUICK
+    """Return whether executing as much again is quick."""
+    return sum(count.warps for count in counts) < _QUICK
 
 
 _QUICK = 20_000_000
@@ -321,7 +324,7 @@ _QUICK = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
-    """How what is executed grows with each size, as `EmulationRecord` has it."""
+    """Scaling of the executed counts with each size, as in `EmulationRecord`."""
 
     whole: dict[str, float] = field(default_factory=dict)
     of_block: dict[str, float] = field(default_factory=dict)
@@ -329,53 +332,55 @@ class _Grown:
 
 
 def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> _Grown:
-    """Execute the problem at other sizes, as many of each as say how what is executed grows with it.
+    """Execute the problem at other sizes, as many as needed to fit the scaling of its counts.
 
-    Two sizes give a power, as of the first that can be executed. What each block does once would shift it in a small
-    problem, so that what is executed in loops is compared, where both sizes execute loops. Three sizes or four tell
-    a power from a sum of powers (`lab.predict.count_curves`). Sizes of which no other can be executed are absent.
+    Two sizes give a power, from the first that can be executed. Prologues and epilogues would bias it in a small
+    problem, so only instructions in loops are compared if both sizes execute loops. Three or four sizes distinguish a
+    power from a sum of powers (`lab.predict.count_curves`). Sizes without a second value that executes are absent.
     """
     grown = _Grown()
     cost = sum(map(_cost, (step.executed for step in steps if step.executed is not None)))
     for half in task.halved:
-        changed = [half.name] if half.name else list(dict.fromkeys(one.name for one in task.halved if one.name))
-        known = [one for one in grown.resized if list(one.sizes) == changed]
-        if known and (not half.name or not is_open(half.name, task.problem, steps, known)):
+        changed = (
+            [half.name] if half.name else list(dict.fromkeys(halved.name for halved in task.halved if halved.name))
+        )
+        earlier = [resized for resized in grown.resized if list(resized.sizes) == changed]
+        if earlier and (not half.name or not is_open(half.name, task.problem, steps, earlier)):
             continue
-        if (known or not half.name) and cost * half.ratio ** -max(1.0, grown.whole.get(half.name, 1.0)) > _ENLARGED:
+        if (earlier or not half.name) and cost * half.ratio ** -max(1.0, grown.whole.get(half.name, 1.0)) > _ENLARGED:
             continue
-        found = _at_size(task, half, ptx, len(steps))
-        if found is None:
+        resized_steps = _at_size(task, half, ptx, len(steps))
+        if resized_steps is None:
             continue
         sizes = {name: size for name in changed if isinstance(size := half.problem.get(name), int)}
-        grown.resized.append(resized_counts(sizes, found))
-        if half.name and not known and (ratio := growth_between(found, steps)) is not None:
+        grown.resized.append(resized_counts(sizes, resized_steps))
+        if half.name and not earlier and (ratio := growth_between(resized_steps, steps)) is not None:
             blocks = _blocks(task.launches) / _blocks(half.launches)
-            each = math.log(half.ratio)
-            grown.whole[half.name] = math.log(ratio) / each
-            grown.of_block[half.name] = math.log(ratio / blocks) / each
+            log_ratio = math.log(half.ratio)
+            grown.whole[half.name] = math.log(ratio) / log_ratio
+            grown.of_block[half.name] = math.log(ratio / blocks) / log_ratio
     return grown
 
 
 _ENLARGED: Final = 4_000_000
-"""Cost of an enlarged problem that is executed in some seconds, as `_cost` has it."""
+"""Limit on the cost (`_cost`) of an enlarged problem, which takes a few seconds."""
 
 
-def _cost(done: ExecutedCounts) -> int:
-    """Warp instructions, of which one of matrices takes as long as hundreds of others: 0.2 ms, fragments included."""
-    return done.warps + 200 * done.warps_by_class.get(InstructionClass.MMA, 0)
+def _cost(counts: ExecutedCounts) -> int:
+    """Return warp instructions; a matrix instruction counts as 200, since it takes 0.2 ms including its fragments."""
+    return counts.warps + 200 * counts.warps_by_class.get(InstructionClass.MMA, 0)
 
 
 def _at_size(task: EmulationTask, half: HalvedSize, ptx: str, launches: int) -> tuple[EmulatedStep, ...] | None:
-    """Execute the problem at another size; None where the kernel does not bear it."""
-    other = replace(task, launches=half.launches, problem=half.problem, halved=(), samples=())
-    with contextlib.suppress(LabError):  # a kernel need not bear every size
+    """Execute the problem at another size; return None if the kernel does not support it."""
+    resized = replace(task, launches=half.launches, problem=half.problem, halved=(), samples=())
+    with contextlib.suppress(LabError):  # a kernel need not support every size
         computed = operator(task.operator)
         inputs = computed.inputs(computed.restored(half.problem), task.seed)
         memory = DeviceMemory(inputs, half.launches)
-        done = run_sequence(ptx, half.launches, memory, LaunchMode(whole=task.whole, excused=task.excused))
-        if not unexcused(done[-1], task.excused) and len(done) == launches:
-            return _steps(other, done)
+        results = run_sequence(ptx, half.launches, memory, LaunchMode(whole=task.whole, excused=task.excused))
+        if not unexcused(results[-1], task.excused) and len(results) == launches:
+            return _steps(resized, results)
     return None
 
 
@@ -384,13 +389,13 @@ def _blocks(launches: Launches) -> int:
 
 
 def growth_between(smaller: Sequence[EmulatedStep], larger: Sequence[EmulatedStep]) -> float | None:
-    """Return how many times as many instructions of threads the larger problem executes; None where one executes none.
+    """Return the ratio of executed thread instructions, larger to smaller problem; None if one executes none.
 
-    Instructions in loops are compared where both problems execute some, else all.
+    Instructions in loops are compared if both problems execute some, else all.
     """
     for figure in ("looped", "executed"):
         counts = [
-            sum(one.threads for step in steps if (one := getattr(step, figure)) is not None)
+            sum(counted.threads for step in steps if (counted := getattr(step, figure)) is not None)
             for steps in (smaller, larger)
         ]
         if all(counts):
@@ -399,16 +404,16 @@ def growth_between(smaller: Sequence[EmulatedStep], larger: Sequence[EmulatedSte
 
 
 def _is_of_file(error: UserError) -> bool:
-    """Whether a mistake stands in what a plain kernel's file says of its arguments and references."""
+    """Return whether an error is in the arguments and references of a plain kernel's file."""
     return (error.key or "").split(".")[0] == "reference" or bool(re.match(r"(arguments|constants)\.", error.key or ""))
 
 
 def _turns(launches: Launches, fewer: Launches) -> str:
-    """Say that what is wrong shows where resident blocks go round their loops."""
-    few, many = (sum(math.prod(step.grid) for step in one.steps) for one in (fewer, launches))
+    """Return a note that the fault shows only if resident blocks iterate over several tiles."""
+    blocks, all_blocks = (sum(math.prod(step.grid) for step in sequence.steps) for sequence in (fewer, launches))
     return (
-        f"what is wrong shows where each block takes several turns, as at the real size: in a launch of {few} blocks,"
-        f" of a GPU that holds no more; {many} blocks are without it"
+        f"the fault shows only when blocks process several tiles, as at the real size: in a launch of {blocks} blocks,"
+        f" of a GPU that holds no more; {all_blocks} blocks are without it"
     )
 
 
@@ -417,7 +422,7 @@ def _hinted(finding: Finding, hint: str) -> Finding:
 
 
 def _uncovered(launches: Launches, outputs: Mapping[str, Array]) -> str:
-    """Say that a launch has fewer threads than its largest output has elements; empty where it has enough."""
+    """Return a hint if a launch has fewer threads than its largest output has elements; else an empty text."""
     if len(launches.steps) != 1:
         return ""
     threads = math.prod(launches.steps[0].grid) * math.prod(launches.steps[0].block)
@@ -437,29 +442,31 @@ def _reference(
     ptx: str,
     faulty: bool,
 ) -> tuple[Mapping[str, Expected], tuple[str, ...]]:
-    """The expected outputs, and what is not known of them.
+    """Return the expected outputs, and the limits of this reference.
 
-    The operator says it, or what another variant makes of the same inputs. A variant that is faulty anyway, or is that
-    other one, is compared with itself.
+    They come from the operator, or from another variant on the same inputs. A faulty variant, or that other variant
+    itself, is compared with its own outputs.
     """
     if task.reference is None:
         return computed.reference(problem, inputs), ()
-    own = computed.as_expected(problem, memory.outputs)
+    own_outputs = computed.as_expected(problem, memory.outputs)
     if faulty:
-        return own, ()
+        return own_outputs, ()
     if task.reference.is_of(task, ptx):
-        return own, (_NO_REFERENCE,)
+        return own_outputs, (_NO_REFERENCE,)
     try:
-        given = _Hashed(task.reference)
-        outputs = _outputs(task.operator, task.reference.ptx, task.seed, given, whole=task.whole, excused=task.excused)
+        stand_in = _Hashed(task.reference)
+        outputs = _outputs(
+            task.operator, task.reference.ptx, task.seed, stand_in, real_size=task.whole, excused=task.excused
+        )
     except LabError as error:
-        return own, (
-            f"no reference is given, and the first variant stands in for none: {' '.join(str(error).split())}",
+        return own_outputs, (
+            f"no reference is given, and the first variant cannot stand in: {' '.join(str(error).split())}",
         )
     try:
         return computed.as_expected(problem, outputs), (_NO_REFERENCE,)
     except StandInMismatchError as error:
-        return own, (f"no reference is given, and {error.message}",)
+        return own_outputs, (f"no reference is given, and {error.message}",)
 
 
 _NO_REFERENCE: Final = "no reference is given: the outputs were only compared with those of the first variant"
@@ -467,7 +474,7 @@ _NO_REFERENCE: Final = "no reference is given: the outputs were only compared wi
 
 @dataclass(frozen=True, eq=False)
 class _Hashed:
-    """A reference as a key of a cache: by its content."""
+    """A reference as a cache key, compared by content."""
 
     launch: ReferenceLaunch
 
@@ -480,34 +487,36 @@ class _Hashed:
 
 @lru_cache(maxsize=4)
 def _outputs(
-    reference: str, ptx: str, seed: int, key: _Hashed, *, whole: bool, excused: frozenset[FindingKind]
+    reference: str, ptx: str, seed: int, key: _Hashed, *, real_size: bool, excused: frozenset[FindingKind]
 ) -> Mapping[str, Array]:
-    """Outputs of a variant; cached, since a worker compares many variants with one."""
-    computed, given = operator(reference), key.launch
-    memory = DeviceMemory(computed.inputs(computed.restored(given.problem), seed), given.launches)
-    if unexcused(run_sequence(ptx, given.launches, memory, LaunchMode(whole=whole, excused=excused))[-1], excused):
+    """Return the outputs of a variant; cached, since a worker compares many variants with one."""
+    computed, reference_launch = operator(reference), key.launch
+    memory = DeviceMemory(computed.inputs(computed.restored(reference_launch.problem), seed), reference_launch.launches)
+    if unexcused(
+        run_sequence(ptx, reference_launch.launches, memory, LaunchMode(whole=real_size, excused=excused))[-1], excused
+    ):
         raise UserError("it has faults of its own", code="user-code")
     return memory.outputs
 
 
 def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
-    """Group lines of one class that have the same counts, in the order of their first lines."""
-    found: dict[tuple[object, ...], tuple[list[int], LineCount]] = {}
+    """Group lines of one class with equal counts, in the order of their first lines."""
+    groups: dict[tuple[object, ...], tuple[list[int], LineCount]] = {}
     for line in lines:
         key = (line.cls, line.warps, line.threads, *line.memory.items())
-        found.setdefault(key, ([], line))[0].append(line.line)
+        groups.setdefault(key, ([], line))[0].append(line.line)
     return tuple(
         ExecutedLines(tuple(numbers), line.cls, line.warps, line.threads, line.memory)
-        for numbers, line in found.values()
+        for numbers, line in groups.values()
     )
 
 
-def _interpreted(done: Sequence[Emulation], *, whole: bool) -> tuple[str, ...]:
-    """Say where an execution of the whole problem was not compiled."""
-    if not whole:
+def _interpreted(results: Sequence[Emulation], *, real_size: bool) -> tuple[str, ...]:
+    """Return notes on the parts of a real-size execution that were interpreted."""
+    if not real_size:
         return ()
     reasons = dict.fromkeys(
-        f"the interpreter executed {one.kernel}: {one.not_compiled}" for one in done if one.not_compiled
+        f"the interpreter executed {result.kernel}: {result.not_compiled}" for result in results if result.not_compiled
     )
     return tuple(reasons)
 
@@ -519,28 +528,28 @@ def _left_out(findings: int) -> tuple[str, ...]:
 
 
 def _excuses(findings: Sequence[Finding]) -> Iterator[str]:
-    """Say what was found that no change of the source can put right, a sentence for each kind."""
+    """Yield a sentence per kind of finding that the compiler causes."""
     for kind in dict.fromkeys(finding.kind for finding in findings):
-        own = [finding for finding in findings if finding.kind == kind]
-        lines = f"PTX line {own[0].line}" + (f" and {len(own) - 1} more" if len(own) > 1 else "")
+        group = [finding for finding in findings if finding.kind == kind]
+        lines = f"PTX line {group[0].line}" + (f" and {len(group) - 1} more" if len(group) > 1 else "")
         yield (
-            f"{kind} at {lines}: {own[0].detail}. The compiler wrote it, not the source: the variant is judged by its "
+            f"{kind} at {lines}: {group[0].detail}. It comes from the compiler: the variant is judged by its "
             "results alone"
         )
 
 
 def unsupported(task: EmulationTask, reason: str) -> EmulationRecord:
-    """The record of a variant that the emulator cannot execute, with the reason."""
+    """Return the record of a variant the emulator does not support, with the reason."""
     return EmulationRecord(task.problem, _steps(task, []), unsupported=reason)
 
 
 def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
-    """The record of a variant whose execution failed, with the reason."""
+    """Return the record of a variant whose execution failed, with the reason."""
     return EmulationRecord(task.problem, _steps(task, []), failure=reason)
 
 
-def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
-    """Every launch with its counts; launches that were not reached have none."""
+def _steps(task: EmulationTask, results: list[Emulation]) -> tuple[EmulatedStep, ...]:
+    """Return every launch with its counts; launches not reached have none."""
     steps = [
         EmulatedStep(
             step.entry,
@@ -548,42 +557,42 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
         )
         for step in task.launches.steps
     ]
-    for i, one in enumerate(done):
-        label = hottest(one.loops, task.hot_loops.get(one.kernel, ""), whole=task.whole)
-        hot = next((loop.counts for loop in one.loops if loop.label == label), None)
-        outermost = [loop.counts for loop in one.loops if loop.depth == 1]
+    for i, result in enumerate(results):
+        label = hottest(result.loops, task.hot_loops.get(result.kernel, ""), real_size=task.whole)
+        hot = next((loop.counts for loop in result.loops if loop.label == label), None)
+        outermost = [loop.counts for loop in result.loops if loop.depth == 1]
         looped = replace(reduce(add, outermost), warps_by_opcode={}, threads_by_opcode={}) if outermost else None
         steps[i] = replace(
             steps[i],
-            executed=one.counts,
+            executed=result.counts,
             hot_loop=hot,
             looped=looped,
             hot_label=label,
-            reuse=one.reuse,
-            fetched_by_map=one.fetched_by_map,
-            loops={loop.label: loop.counts.threads for loop in one.loops},
+            reuse=result.reuse,
+            fetched_by_map=result.fetched_by_map,
+            loops={loop.label: loop.counts.threads for loop in result.loops},
         )
     return tuple(steps)
 
 
-def hottest(loops: Sequence[LoopCounts], static: str, *, whole: bool = False) -> str:
-    """Choose the hot loop by the instructions executed in each loop, but in no loop inside it.
+def hottest(loops: Sequence[LoopCounts], static: str, *, real_size: bool = False) -> str:
+    """Return the label of the hot loop, by the instructions executed in each loop without nested loops.
 
-    A matrix instruction counts as often as it takes cycles of the tensor cores.
+    A matrix instruction counts as its tensor core cycles.
 
-    A small problem exaggerates what a block does once, so the hot loop of the text is replaced only by one that
-    executes at least `_CLEARLY` times as much. It has few steps along k, too: a loop that executes matrix instructions
-    is replaced only by another one that does, unless the problem is not made small.
+    A small problem exaggerates prologues and epilogues, so the static hot loop is replaced only by one that executes
+    at least `_CLEARLY` times as much. It also has few steps along k: at a reduced size, a loop with matrix instructions
+    is replaced only by another loop with matrix instructions.
 
     Args:
         loops: In the order of `lab.isa.loops.natural_loops`: each before the loops inside it.
-        static: Label of the hot loop of the text; empty without loops.
-        whole: The problem is the real one.
+        static: Label of the static hot loop; empty without loops.
+        real_size: The problem has its real size.
 
     Returns:
-        Its label; `static` where nothing executes clearly more.
+        Its label; `static` if no other loop executes clearly more.
     """
-    own: dict[str, float] = {}
+    own_cycles: dict[str, float] = {}
     matrices: dict[str, int] = {}
     around: list[LoopCounts] = []
     for loop in loops:
@@ -591,14 +600,14 @@ def hottest(loops: Sequence[LoopCounts], static: str, *, whole: bool = False) ->
             around.pop()
         multiplied = loop.counts.warps_by_class.get(InstructionClass.MMA, 0)
         if around:
-            own[around[-1].label] -= _cycles(loop.counts)
+            own_cycles[around[-1].label] -= _cycles(loop.counts)
             matrices[around[-1].label] -= multiplied
-        own[loop.label], matrices[loop.label] = _cycles(loop.counts), multiplied
+        own_cycles[loop.label], matrices[loop.label] = _cycles(loop.counts), multiplied
         around.append(loop)
-    if not whole and matrices.get(static):
-        own = {label: cycles for label, cycles in own.items() if matrices[label]}
-    most = max(own, key=lambda label: own[label], default=static)
-    return most if own and own[most] >= _CLEARLY * max(1, own.get(static, 0)) else static
+    if not real_size and matrices.get(static):
+        own_cycles = {label: cycles for label, cycles in own_cycles.items() if matrices[label]}
+    heaviest = max(own_cycles, key=lambda label: own_cycles[label], default=static)
+    return heaviest if own_cycles and own_cycles[heaviest] >= _CLEARLY * max(1, own_cycles.get(static, 0)) else static
 
 
 _CLEARLY = 2

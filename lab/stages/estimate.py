@@ -17,20 +17,20 @@ from lab.recorded.run_records import EmulationRecord, ExecutedLines
 from lab.stages.emulate import EmulationTask, emulate
 
 _FETCHES = ("global.load", "global.copy", "shared.copy", "global.bulk", "shared.bulk")
-"""Keys of `memory_of` for data that comes from global memory."""
+"""Keys of `memory_of` for data from global memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateTask:
-    """What the model of the schedulers needs to know of a kernel besides its counts.
+    """Inputs of the scheduler model for a kernel, besides its counts.
 
     Attributes:
-        gpu: The GPU that it is estimated for.
+        gpu: The GPU to estimate for.
         loop: Main loop of its SASS.
-        ptx: Static mix of its PTX, whose lines the counts belong to.
+        ptx: Static mix of its PTX, to whose lines the counts refer.
         warps_per_block: Warps of a block.
         blocks_per_sm: Resident blocks on an SM.
-        before_s: Time of the launches before it, in seconds.
+        before_s: Time of the preceding launches, in seconds.
     """
 
     gpu: Gpu
@@ -42,53 +42,53 @@ class EstimateTask:
 
 
 def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
-    """Execute a variant, and estimate its throughput where there is a model and the counts belong to its kernel.
+    """Execute a variant, and estimate its throughput if there is a model and the counts belong to its kernel.
 
-    In the model one warp of a block issues the bulk copies. A kernel in which several warps do has no estimate. A
-    problem may be too small to enter the main loop: then there is none, either.
+    The model assumes that one warp per block issues the bulk copies. Kernels in which several warps do have no
+    estimate, nor have problems too small to enter the main loop.
     """
     if model is None or not task.spares_samples or not task.samples:
         return _executed(task, ptx, model)
-    done, found = _executed(replace(task, samples=()), ptx, model)
-    return (done, found) if found is not None else (emulate(task, ptx), None)
+    record, pace = _executed(replace(task, samples=()), ptx, model)
+    return (record, pace) if pace is not None else (emulate(task, ptx), None)
 
 
 def _executed(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
-    done = emulate(task, ptx)
-    steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
-    if model is None or len(steps) != 1 or not one_warp_asks(done.lines, model.ptx, model.warps_per_block):
-        return done, None
-    found = estimate(
+    record = emulate(task, ptx)
+    steps = [step for step in record.launches if model and step.entry == model.ptx.name and step.executed]
+    if model is None or len(steps) != 1 or not one_warp_asks(record.lines, model.ptx, model.warps_per_block):
+        return record, None
+    pace = estimate(
         model.gpu,
         model.loop,
         warps_per_block=model.warps_per_block,
         blocks_per_sm=model.blocks_per_sm,
-        traffic=traffic_of(main_memory(done.lines, model.ptx)),
-        trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
-        edges=edges_of(done.lines, model.ptx, math.prod(steps[0].launch.grid), model.warps_per_block),
+        traffic=traffic_of(main_memory(record.lines, model.ptx)),
+        trips=trips_of(record.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
+        edges=edges_of(record.lines, model.ptx, math.prod(steps[0].launch.grid), model.warps_per_block),
     )
-    return done, found
+    return record, pace
 
 
 def memory_of(lines: Sequence[ExecutedLines], inside: frozenset[int]) -> dict[str, MemoryCount]:
-    """Traffic of the PTX lines with the numbers `inside`.
+    """Return the memory traffic of the PTX lines with the numbers `inside`.
 
     Returns:
         Counts by the keys of `ExecutedCounts.memory`. Bulk copies count separately, as `shared.bulk` and
         `global.bulk`, since one of them moves as much as hundreds of others.
     """
-    found: dict[str, MemoryCount] = {}
+    traffic: dict[str, MemoryCount] = {}
     for group in lines:
         kind = "bulk" if group.cls == InstructionClass.BULK_COPY else "copy"
         for _ in inside.intersection(group.lines):
             for key, count in group.memory.items():
-                named = key.replace("copy", kind)
-                found[named] = found.get(named, MemoryCount()) + count
-    return found
+                renamed = key.replace("copy", kind)
+                traffic[renamed] = traffic.get(renamed, MemoryCount()) + count
+    return traffic
 
 
 def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps: int) -> Edges:
-    """What a block does outside the main loop, from counts over `blocks` blocks of `warps` warps."""
+    """Return a block's work outside the main loop, from counts over `blocks` blocks of `warps` warps."""
     loop, everywhere = main_loop_of(ptx), lines_of(ptx)
     outside = everywhere - loop.numbers if loop else everywhere
     issued = sum(group.warps * len(outside.intersection(group.lines)) for group in lines)
@@ -97,7 +97,7 @@ def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps:
 
 
 def one_warp_asks(lines: Sequence[ExecutedLines], ptx: KernelMix, warps: int) -> bool:
-    """Whether at most one of a block's `warps` warps issues the main loop's bulk copies."""
+    """Return whether at most one of a block's `warps` warps issues the main loop's bulk copies."""
     loop = main_loop_of(ptx)
     inside = [group for group in lines if loop and loop.numbers.intersection(group.lines)]
     bulk = max((group.warps for group in inside if group.cls == InstructionClass.BULK_COPY), default=0)
@@ -105,12 +105,12 @@ def one_warp_asks(lines: Sequence[ExecutedLines], ptx: KernelMix, warps: int) ->
 
 
 def lines_of(ptx: KernelMix) -> frozenset[int]:
-    """Numbers of a kernel's lines."""
+    """Return the line numbers of a kernel."""
     return frozenset(range(ptx.lines[0], ptx.lines[1] + 1)) if ptx.lines else frozenset()
 
 
 def main_loop_of(ptx: KernelMix) -> LoopMix | None:
-    """The hot loop, or the innermost loop around it that fetches from global memory; None without loops."""
+    """Return the hot loop, or the innermost enclosing loop that reads global memory; None without loops."""
     loop = ptx.hot_loop
     while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
         loop = outer
@@ -118,10 +118,10 @@ def main_loop_of(ptx: KernelMix) -> LoopMix | None:
 
 
 def main_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> Mapping[str, MemoryCount]:
-    """Traffic of the main loop alone; what a small problem does before and after it would distort the mean costs.
+    """Return the traffic of the main loop alone; prologue and epilogue would distort means in a small problem.
 
-    A small problem may end before its loop fetches anything: then what was fetched before the loop stands for it. In a
-    kernel without loops the whole kernel counts.
+    A small problem may end before its loop loads anything: then the loads before the loop are used. In a kernel
+    without loops the whole kernel counts.
 
     Args:
         lines: Counts of each executed line.
@@ -130,15 +130,15 @@ def main_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> Mapping[str, 
     Returns:
         Counts by the keys of `memory_of`.
     """
-    loop, whole = main_loop_of(ptx), memory_of(lines, lines_of(ptx))
+    loop, whole_kernel = main_loop_of(ptx), memory_of(lines, lines_of(ptx))
     inside = memory_of(lines, loop.numbers) if loop else {}
     if not inside or any(key in inside for key in _FETCHES):
-        return inside or whole
-    return {**inside, **{key: count for key, count in whole.items() if key in _FETCHES}}
+        return inside or whole_kernel
+    return {**inside, **{key: count for key, count in whole_kernel.items() if key in _FETCHES}}
 
 
 def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
-    """Mean costs of memory instructions, from the counts of `memory_of`."""
+    """Return mean costs of memory instructions, from the counts of `memory_of`."""
     loads, stores, copies, bulk = (
         memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store", "shared.copy", "shared.bulk")
     )
@@ -156,13 +156,13 @@ def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
 
 
 def trips_of(lines: Sequence[ExecutedLines], ptx: KernelMix, sass_fma: int) -> float | None:
-    """Iterations of the SASS's hot loop in one iteration of the loop around it.
+    """Return the iterations of the SASS's hot loop per iteration of the loop around it.
 
     The counts are those of the PTX's loops. ptxas may have unrolled the hot loop further; the ratio of fma instructions
-    in the two texts says by how much.
+    in SASS and PTX gives the factor.
 
     Returns:
-        None where no loop surrounds the PTX's hot loop, or the counts do not cover both.
+        None if no loop encloses the PTX's hot loop, or the counts do not cover both.
     """
     hot = ptx.hot_loop
     around = ptx.around(hot) if hot else None

@@ -1,8 +1,7 @@
-"""Executions on the CPU, kept between runs: one that is known is not repeated. Runs in worker processes.
+"""Cached CPU executions, so that no run repeats one. Runs in worker processes.
 
-An execution depends on the variant's PTX, on what it is launched with, and on this program. All of that makes its key,
-so an entry of the cache never needs to be dropped because it is out of date. What a user's own Python decides is not
-kept: nobody can tell what that reads.
+The cache key covers the variant's PTX, its launch arguments and this program, so an entry never becomes stale.
+Executions that depend on a user's Python code are not cached, since what it reads is unknown.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from lab.toolchain.cache import Cache, default_folder
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What the cache keeps.
+    """A cached emulation result.
 
     Attributes:
-        record: What was executed.
-        pace: The estimate that follows from it; None where there is none.
+        record: The emulation's record.
+        pace: The estimate from it; None without an estimate.
     """
 
     record: EmulationRecord
@@ -40,25 +39,25 @@ Execution.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: 
 
 
 def execution(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
-    """Return what `lab.stages.estimate.execute` does, from the user's cache where it is there.
+    """Return the result of `lab.stages.estimate.execute`, cached per user.
 
-    A variant that could not be executed is tried again: the reason may lie in the machine, not in the variant.
+    Failed executions are not cached: the cause may be the machine, not the variant.
     """
     if users_python(task.operator):
         return execute(task, ptx, model)
     cache, key = Cache(default_folder()), key_of(task, ptx, model)
-    if (known := _read(cache.fields(key))) is not None:
-        return known.record, known.pace
+    if (cached := _read(cache.fields(key))) is not None:
+        return cached.record, cached.pace
     record, pace = execute(task, ptx, model)
     if record.verification is not None:
-        fields = _adapter().dump_python(made := Execution(record, pace), mode="json")
-        if _read(fields) == made:  # what is read later must be what this run records
+        fields = _adapter().dump_python(entry := Execution(record, pace), mode="json")
+        if _read(fields) == entry:  # the cached entry must equal what this run records
             cache.keep(key, fields)
     return record, pace
 
 
 def key_of(task: EmulationTask, ptx: str, model: EstimateTask | None) -> str:
-    """Return the SHA-256, in hex, of everything that decides an execution and the estimate that follows from it."""
+    """Return the SHA-256, in hex, of everything an execution and its estimate depend on."""
     facts = ("execution", program(), ptx, repr(task), repr(model))
     return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -69,7 +68,7 @@ def _adapter() -> TypeAdapter[Execution]:
 
 
 def _read(fields: dict[str, object] | None) -> Execution | None:
-    """An execution from what the cache keeps; None where there is nothing, or of another shape."""
+    """Return a cached execution; None if there is none, or it has another schema."""
     try:
         return None if fields is None else _adapter().validate_python(fields)
     except ValidationError:

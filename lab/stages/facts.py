@@ -1,4 +1,4 @@
-"""The facts of a run as a whole: what was asked, where it ran, and which baselines it met."""
+"""The facts of a run as a whole: its command, its environment and its baselines."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def facts_of(
     not_measured: str,
     emulate: bool = True,
 ) -> RunRecord:
-    """The facts of a run as they are known when it starts.
+    """Return the facts of a run that are known when it starts.
 
     Args:
         experiment: The experiment.
         expansion: Its points.
-        command: The command that repeats the run; one is made up where it is empty.
+        command: The command that reproduces the run; if empty, one is composed.
         variants: Number of variants.
         gpu: The GPU that measures, or None.
         not_measured: Why nothing is measured; empty with a GPU.
-        emulate: The CPU shall execute what it can.
+        emulate: Whether to emulate variants on the CPU.
     """
     looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
-    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    notes = tuple(f"{count} {looked_at} were left out by: {reason}." for reason, count in expansion.excluded.items())
     if emulate and all(problem.emulate is None and not problem.whole for problem in experiment.problems):
         notes += (_nothing_to_execute(experiment),)
     searched = None
@@ -81,31 +81,35 @@ def _nothing_to_execute(experiment: Experiment) -> str:
     values = experiment.problems[0].values
     fields = type(values).model_fields if isinstance(values, Problem) else {}
     sizes = [name for name, value in values.items() if isinstance(value, int) and not isinstance(value, bool)]
-    needed = {name: values[name] for name in sizes if name not in fields or fields[name].is_required()}
-    example = ", ".join(f"{name}: {min(int(value), _FOR_INSTANCE)}" for name, value in needed.items())
+    required = {name: values[name] for name in sizes if name not in fields or fields[name].is_required()}
+    example = ", ".join(f"{name}: {min(int(value), _FOR_INSTANCE)}" for name, value in required.items())
     return (
-        "The CPU executes nothing, so that it checks no output and estimates no time: the file has no emulate, the "
+        "The CPU executes nothing, so no output is verified and no time is estimated: the file has no emulate, the "
         f"size for that{f'. Add, for instance, emulate: {{{example}}}' if example else ''}."
     )
 
 
 def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
-    """The problem fields that have the same value in all of the experiment's problems."""
-    first, *others = (problem.values for problem in experiment.problems)
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+    """Return the problem fields that have the same value in all of the experiment's problems."""
+    first, *rest = (problem.values for problem in experiment.problems)
+    return {name: value for name, value in first.items() if all(values.get(name) == value for values in rest)}
 
 
-def baseline_fact(found: BaselineResult) -> str:
-    """A baseline in one phrase: its name, library and kernel."""
-    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
-    return f"{found.name} ({facts})" if facts else found.name
+def baseline_fact(baseline: BaselineResult) -> str:
+    """Return a baseline in one phrase: its name, library and kernel."""
+    facts = ", ".join(filter(None, [baseline.library, baseline.kernel, baseline.note]))
+    return f"{baseline.name} ({facts})" if facts else baseline.name
 
 
 def left_out(result: JobResult) -> tuple[str, ...]:
-    """One sentence for each baseline that was asked for but is missing, or computes something else."""
+    """Return a sentence for each requested baseline that is missing or computes something else."""
     timed = result.measurement
     if timed is None:
         return ()
-    named = {timed.baseline_name, *timed.others}
-    asked = [found for found in (result.baseline, *result.others) if found is not None]
-    return tuple(f"The baseline {one.name} was left out: {one.note}." for one in asked if one.name not in named)
+    compared = {timed.baseline_name, *timed.others}
+    requested = [baseline for baseline in (result.baseline, *result.others) if baseline is not None]
+    return tuple(
+        f"The baseline {baseline.name} was left out: {baseline.note}."
+        for baseline in requested
+        if baseline.name not in compared
+    )

@@ -1,8 +1,8 @@
 """Execute sampled blocks of a variant at the problem's own size.
 
-What a small size hides shows here: an index that overflows, a vector that is misaligned, a grid that ends too early, a
-sum that stalls. Inputs are functions of the index, so that arrays of many gigabytes cost nothing; the reference is
-evaluated for the elements that the sampled blocks wrote.
+This exposes faults that a small size hides: index overflow, misaligned vectors, a grid that ends too early, a sum that
+stalls. Inputs are functions of the index, so that arrays of many gigabytes cost nothing. The reference is evaluated
+for the elements that the sampled blocks wrote.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from lab.verdict.coverage import Coverage, coverage
 from lab.verdict.sampling import sampled_blocks
 
 _MATERIALISED: Final = 1 << 30
-"""Bytes of the arrays of a problem that is executed as machine code, or by kernels with bulk copies."""
+"""Most bytes of a problem's arrays if it is executed as machine code or has kernels with bulk copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizedLaunches:
-    """A problem of some size, with its launches.
+    """A problem of a given size, with its launches.
 
     Attributes:
-        problem: The problem, complete.
+        problem: The complete problem.
         launches: Its launches.
     """
 
@@ -61,19 +61,19 @@ class SizedLaunches:
 
 @dataclass(frozen=True, slots=True)
 class FullSizeTask:
-    """The execution of sampled blocks.
+    """An execution request for sampled blocks.
 
     Attributes:
         operator: The operator, as the experiment names it.
-        seed: Seed of the inputs, and of the blocks that are drawn.
+        seed: Seed of the inputs, and of the sampled blocks.
         full: The problem at its own size.
-        work: Work that the interpreter may do, as of `lab.emulator.allowance.Budget`.
-        between: Sizes between the emulated one and the full one, ascending, to find where a fault begins.
+        work: Work budget of the interpreter, in the units of `lab.emulator.allowance.Budget`.
+        between: Sizes between the emulated one and the full one, ascending, to bisect for a fault.
         excused: Kinds of findings that do not count against the variant.
-        resident: Blocks of each launch that the GPU holds at once; empty where that is not known.
+        resident: Resident blocks of each launch on the GPU; empty if unknown.
         gpu: The GPU's name.
-        block_warps: Warp instructions that a block is expected to execute, in the mean; 0 where that is not known.
-        briefly: Leave what takes long to the interpreter, too, as far as it comes: arrays take seconds to fill.
+        block_warps: Expected mean warp instructions per block; 0 if unknown.
+        briefly: Interpret long executions, too, within the budget: arrays take seconds to fill.
     """
 
     operator: str
@@ -90,12 +90,12 @@ class FullSizeTask:
 
 @dataclass(frozen=True, slots=True)
 class FullSizeOutcome:
-    """The outcome of the execution.
+    """The outcome of a full-size execution.
 
     Attributes:
-        record: What was executed; None where nothing was.
+        record: The executed part; None if nothing was executed.
         suspicions: Faults.
-        not_shown: What was not shown.
+        not_shown: Known gaps.
     """
 
     record: FullSizeRecord | None = None
@@ -105,13 +105,13 @@ class FullSizeOutcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Done:
-    """A launch of which sampled blocks were executed.
+    """An executed launch, limited to sampled blocks.
 
     Attributes:
         step: The launch.
-        cluster: Blocks of a cluster along x, y, z.
+        cluster: Cluster shape along x, y, z.
         result: The result.
-        blocks: Numbers of the blocks that ran to their end.
+        blocks: Numbers of the blocks that completed.
     """
 
     step: Launch
@@ -122,12 +122,12 @@ class _Done:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sampled:
-    """The launches that were executed.
+    """The executed launches.
 
     Attributes:
-        inputs: What they were executed on.
-        done: Each with its result.
-        cut: Why a later launch, or a rest of the blocks, was not executed; empty where all sampled blocks were.
+        inputs: Their inputs.
+        done: Each launch with its result.
+        cut: Why a later launch, or some sampled blocks, were not executed; empty if all sampled blocks were.
     """
 
     inputs: IndexedInputs
@@ -136,29 +136,29 @@ class _Sampled:
 
 
 _MACHINE_WORK: Final = 2.5
-"""Work of the interpreter in whose time machine code executes a warp instruction and watches it."""
+"""Interpreter work that takes as long as a checked warp instruction in machine code."""
 
 _COMPARED: Final = 1 << 18
-"""Elements of an output that are compared at most."""
+"""Most elements of an output to compare."""
 
 _FEW: Final = 8
-"""Blocks, whole clusters of them, that are executed at least."""
+"""Fewest blocks to execute, in whole clusters."""
 
 _ALIKE: Final = 3
-"""Blocks, and one for each axis of the grid, that suffice where each stores as many elements: the grid fits exactly."""
+"""Blocks, plus one per axis of the grid, that suffice if each stores as many elements: the grid fits exactly."""
 
 _WAITING: Final = "deadlock"
-"""The finding of blocks that wait for others: of those that are not sampled, it says nothing."""
+"""The finding of blocks that wait for others: inconclusive if those are not sampled."""
 
 _LIMIT_S: Final = 4.0
-"""Processor seconds after which a launch is stopped, in machine code, too, where the work is not counted."""
+"""Processor seconds after which a launch is stopped, also in machine code, where work is not counted."""
 
 _NO_FAULT: Final = frozenset({_WAITING, "unfinished"})
-"""Kinds of findings that say nothing against the variant."""
+"""Kinds of findings that do not count against the variant."""
 
 
 def execute_full_size(task: FullSizeTask, ptx: str, *, compare: bool = True) -> FullSizeOutcome:
-    """Execute sampled blocks, and say what they show.
+    """Execute sampled blocks, and return their faults and known gaps.
 
     Args:
         task: The problem.
@@ -190,24 +190,24 @@ def execute_full_size(task: FullSizeTask, ptx: str, *, compare: bool = True) -> 
     if wrong and (wraps := _wrapped(task, ptx, sampled)):
         wrong[0] += f"; {wraps}"
     record = _record(task, sampled, values.elements, covered=covered)
-    return FullSizeOutcome(record, tuple(Suspicion(Condition.FULL_SIZE, one) for one in wrong), tuple(not_shown))
+    return FullSizeOutcome(record, tuple(Suspicion(Condition.FULL_SIZE, fault) for fault in wrong), tuple(not_shown))
 
 
 def resident_at_once(task: FullSizeTask) -> FullSizeOutcome:
-    """Compare the grid with what the GPU holds at once, for blocks that wait for one another."""
-    for step, held in zip(task.full.launches.steps, task.resident, strict=False):
+    """Compare the grid with the GPU's resident blocks, for blocks that wait for one another."""
+    for step, limit in zip(task.full.launches.steps, task.resident, strict=False):
         blocks = math.prod(step.grid)
-        if blocks > held:
+        if blocks > limit:
             detail = (
-                f"the {blocks:,} blocks of {step.entry} wait for one another, and {task.gpu} holds {held:,} at once:"
-                " the others never begin (a grid of resident_blocks fits)"
+                f"the {blocks:,} blocks of {step.entry} wait for one another, and {task.gpu} holds {limit:,} at once:"
+                " the others never start (a grid of resident_blocks fits)"
             )
             return FullSizeOutcome(suspicions=(Suspicion(Condition.FULL_SIZE, detail),))
-    return _nothing_shown("its blocks wait for one another, so that no part of them can be")
+    return _nothing_shown("its blocks wait for one another, so a sample of them cannot run")
 
 
 def _record(task: FullSizeTask, sampled: _Sampled, compared: int = 0, *, covered: bool = False) -> FullSizeRecord:
-    executed = sum(len(one.blocks) for one in sampled.done)
+    executed = sum(len(executed_launch.blocks) for executed_launch in sampled.done)
     total = sum(math.prod(step.grid) for step in task.full.launches.steps)
     return FullSizeRecord(task.full.problem, executed, total, compared, covered)
 
@@ -215,8 +215,8 @@ def _record(task: FullSizeTask, sampled: _Sampled, compared: int = 0, *, covered
 def _suspicions(task: FullSizeTask, sampled: _Sampled) -> list[Suspicion]:
     return [
         Suspicion(Condition.FULL_SIZE, finding=finding)
-        for one in sampled.done
-        for finding in unexcused(one.result, task.excused)
+        for executed_launch in sampled.done
+        for finding in unexcused(executed_launch.result, task.excused)
         if finding.kind not in _NO_FAULT
     ]
 
@@ -225,9 +225,9 @@ def _suspicions(task: FullSizeTask, sampled: _Sampled) -> list[Suspicion]:
 
 
 def _sampled(task: FullSizeTask, sized: SizedLaunches, ptx: str) -> _Sampled | FullSizeOutcome:
-    """Execute sampled blocks of each launch, or say why there is nothing to execute.
+    """Execute sampled blocks of each launch, or return why there is nothing to execute.
 
-    A launch that reads what all blocks of an earlier one wrote is not executed, nor what follows it.
+    A launch that reads the outputs of all blocks of an earlier one is not executed, nor are later launches.
     """
     computed = operator(task.operator)
     try:
@@ -241,8 +241,8 @@ def _sampled(task: FullSizeTask, sized: SizedLaunches, ptx: str) -> _Sampled | F
         return FullSizeOutcome(suspicions=(Suspicion(Condition.FULL_SIZE, _one_line(error)),))
 
 
-def _nothing_shown(why: str) -> FullSizeOutcome:
-    return FullSizeOutcome(not_shown=(f"{Condition.FULL_SIZE}, nothing was executed: {why}",))
+def _nothing_shown(reason: str) -> FullSizeOutcome:
+    return FullSizeOutcome(not_shown=(f"{Condition.FULL_SIZE}, nothing was executed: {reason}",))
 
 
 def _one_line(error: LabError) -> str:
@@ -250,65 +250,69 @@ def _one_line(error: LabError) -> str:
 
 
 def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: IndexedInputs) -> _Sampled:
-    done: list[_Done] = []
-    written: set[str] = set()
+    executed: list[_Done] = []
+    written_arrays: set[str] = set()
     for step in sized.launches.steps:
-        taken = {name for name, kind in step.arguments if kind.endswith("*")}
-        if written & taken:
-            why = f"{step.entry} was not executed: it takes what all blocks of earlier launches write"
-            return _Sampled(inputs, done, why)
-        written |= taken & {*inputs.outputs, *inputs.scratch, *(one.name for one in sized.launches.workspace)}
+        pointers = {name for name, kind in step.arguments if kind.endswith("*")}
+        if written_arrays & pointers:
+            reason = f"{step.entry} was not executed: it reads what all blocks of earlier launches write"
+            return _Sampled(inputs, executed, reason)
+        written_arrays |= pointers & {
+            *inputs.outputs,
+            *inputs.scratch,
+            *(buffer.name for buffer in sized.launches.workspace),
+        }
         cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
         blocks = sampled_blocks(step.grid, cluster, task.seed)
-        made = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
-        if made is None:
-            return _Sampled(inputs, done, f"{step.entry} was not executed: its arrays take more than a gibibyte")
-        result, blocks = made
+        outcome = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
+        if outcome is None:
+            return _Sampled(inputs, executed, f"{step.entry} was not executed: its arrays take more than a gibibyte")
+        result, blocks = outcome
         if any(finding.kind == _WAITING for finding in result.findings):
-            # blocks that wait for earlier ones, as a look-back does, find these at the beginning of the grid
+            # blocks that wait for earlier ones, as in decoupled look-back, find them at the beginning of the grid
             blocks = tuple(range(min(len(blocks) // math.prod(cluster) * math.prod(cluster), math.prod(step.grid))))
-            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or made
-        done.append(_Done(step, cluster, result, blocks[: result.finished]))
+            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or outcome
+        executed.append(_Done(step, cluster, result, blocks[: result.finished]))
         if any(finding.kind == _WAITING for finding in result.findings):
-            return _Sampled(inputs, done, f"sampled blocks of {step.entry} wait for blocks that are not sampled")
+            return _Sampled(inputs, executed, f"sampled blocks of {step.entry} wait for blocks that are not sampled")
         faulty = any(finding.kind not in _NO_FAULT for finding in result.findings)
         if result.finished < len(blocks) and not faulty:
             ended = f"{result.finished} of {len(blocks)} sampled blocks of {step.entry} ended in the time allowed"
-            return _Sampled(inputs, done, ended)
+            return _Sampled(inputs, executed, ended)
         if faulty:
             break
-    return _Sampled(inputs, done)
+    return _Sampled(inputs, executed)
 
 
 def _executed(
     task: FullSizeTask, sized: SizedLaunches, ptx: str, step: Launch, *, inputs: IndexedInputs, blocks: tuple[int, ...]
 ) -> tuple[Emulation, tuple[int, ...]] | None:
-    """Execute blocks on indexed inputs by the interpreter or, where that takes long, on arrays as machine code.
+    """Execute blocks on indexed inputs by the interpreter or, if that takes long, on arrays as machine code.
 
     Returns:
-        The result, and the blocks that were to be executed: fewer where each takes long.
+        The result, and the blocks selected for execution: fewer if each takes long.
     """
     program, threads = program_of(ptx, step.entry), padded_threads(step.block)
     indexed = not program.has_async_proxy and all(kind != TENSOR_MAP for _, kind in step.arguments)
     making = work_to_make(len(program.code))
-    little = min(task.work, making)
+    brief_work = min(task.work, making)
     expected = task.block_warps * WARP_SIZE / threads * (len(blocks) * threads + PER_STEP)
-    if indexed and (task.briefly or expected <= little):
-        result = _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, little, engine="interpreted")
+    if indexed and (task.briefly or expected <= brief_work):
+        result = _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, brief_work, engine="interpreted")
         if task.briefly or result.findings or result.finished == len(blocks):
             return result, blocks
-    whole = _materialised(task.operator, _Content(sized.problem), task.seed)
-    if whole is not None:
+    arrays = _materialised(task.operator, _Content(sized.problem), task.seed)
+    if arrays is not None:
         size = math.prod(cluster_shape(program, step.grid, step.cluster))
-        memory = DeviceMemory(whole, sized.launches, traced=True)
+        memory = DeviceMemory(arrays, sized.launches, traced=True)
         least = _ALIKE + sum(count > 1 for count in step.grid)
         work = task.work - making
-        some = _affordable(work, task.block_warps, blocks, size, least)
-        result = _launched(ptx, step, memory, some, task.work, engine="compiled")
+        affordable = _affordable(work, task.block_warps, blocks, size, least)
+        result = _launched(ptx, step, memory, affordable, task.work, engine="compiled")
         if not _alike(result):
-            some = _affordable(work, task.block_warps, blocks, size, _FEW)
-            result = _launched(ptx, step, memory, some, task.work, engine="compiled")
-        return result, some
+            affordable = _affordable(work, task.block_warps, blocks, size, _FEW)
+            result = _launched(ptx, step, memory, affordable, task.work, engine="compiled")
+        return result, affordable
     if not indexed:
         return None
     indexed_memory = IndexedMemory(inputs, sized.launches)
@@ -316,13 +320,13 @@ def _executed(
 
 
 def _affordable(work: int, block_warps: float, blocks: tuple[int, ...], size: int, least: int) -> tuple[int, ...]:
-    """Return the first blocks, in clusters of a size: as many as some work suffices for, but a number at least."""
-    most = max(least, int(work / max(1.0, block_warps * _MACHINE_WORK)))
-    return blocks[: -(-most // size) * size]
+    """Return the first blocks, in whole clusters: as many as the work budget allows, but at least `least`."""
+    limit = max(least, int(work / max(1.0, block_warps * _MACHINE_WORK)))
+    return blocks[: -(-limit // size) * size]
 
 
 def _alike(result: Emulation) -> bool:
-    """Return whether every block stores as many elements of each output."""
+    """Return whether every block stores the same number of elements of each output."""
     return all(len(set(np.unique(stored.blocks, return_counts=True)[1].tolist())) <= 1 for stored in result.stored)
 
 
@@ -356,7 +360,7 @@ def _launched(
 
 @dataclass(frozen=True, eq=False)
 class _Content:
-    """A problem as a key of a cache: by its content."""
+    """A problem as a cache key, compared by content."""
 
     problem: Mapping[str, Scalar]
 
@@ -369,31 +373,33 @@ class _Content:
 
 @lru_cache(maxsize=1)
 def _materialised(reference: str, sized: _Content, seed: int) -> Inputs | None:
-    """Return the indexed inputs as arrays, None where they are too large; cached, since variants share a problem."""
+    """Return the indexed inputs as arrays, None if too large; cached, since variants share a problem."""
     computed = operator(reference)
     inputs = computed.indexed_inputs(computed.restored(sized.problem), seed)
-    if inputs is None or sum(one.size * one.dtype.itemsize for one in inputs.arrays.values()) > _MATERIALISED:
+    if inputs is None or sum(array.size * array.dtype.itemsize for array in inputs.arrays.values()) > _MATERIALISED:
         return None
     arrays: dict[str, Array] = {
-        name: np.zeros(one.size, one.dtype) if name in inputs.required else one.read(0, one.size)
-        for name, one in inputs.arrays.items()
+        name: np.zeros(array.size, array.dtype) if name in inputs.required else array.read(0, array.size)
+        for name, array in inputs.arrays.items()
     }
     return Inputs(inputs.scalars, arrays, inputs.outputs, inputs.required, inputs.scratch)
 
 
 def _wrapped(task: FullSizeTask, ptx: str, sampled: _Sampled) -> str:
-    """Say where a 32-bit product wraps around, which may be why the full size fails; empty where none does."""
+    """Return where a 32-bit product wraps around, a likely cause of a full-size fault; empty if none does."""
     lines: list[SourceLocation] = []
-    for one in sampled.done:
-        memory, blocks = IndexedMemory(sampled.inputs, task.full.launches), one.blocks or (0,)
+    for executed_launch in sampled.done:
+        memory, blocks = IndexedMemory(sampled.inputs, task.full.launches), executed_launch.blocks or (0,)
         with contextlib.suppress(LabError, KeyError):
-            lines += _launched(ptx, one.step, memory, blocks, task.work, engine="interpreted", wraps=True).wraps
+            lines += _launched(
+                ptx, executed_launch.step, memory, blocks, task.work, engine="interpreted", wraps=True
+            ).wraps
     places = ", ".join(dict.fromkeys(f"{PurePosixPath(line.file).name}:{line.line}" for line in lines))
     return f"a 32-bit product wraps around at {places}" if places else ""
 
 
 def _smallest_failing(task: FullSizeTask, ptx: str) -> str:
-    """Say between which of the sizes a fault begins, by bisection; empty where there are none between."""
+    """Return the smallest size at which a fault shows, by bisection; empty if no size between fails."""
     brief = replace(task, briefly=True)
     low, high = -1, len(task.between)  # the last size known to be right, the first known to fail
     while high - low > 1:
@@ -410,46 +416,46 @@ def _sizes(problem: Mapping[str, Scalar], full: Mapping[str, Scalar]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in problem.items() if size != full.get(name))
 
 
-# --- what the blocks show -----------------------------------------------------------------------------------------
+# --- verification -------------------------------------------------------------------------------------------------
 
 
 def _covered(name: str, sampled: _Sampled) -> tuple[str, str]:
-    """Return what is unclear of the coverage of an output, and what is missing; empty texts where it is covered."""
+    """Return the uncertainty about an output's coverage, and its missing elements; empty texts if covered."""
     size = sampled.inputs.arrays[name].size
     judged = [
         coverage(
             size,
-            one.step.grid,
-            one.cluster,
-            one.blocks,
+            executed_launch.step.grid,
+            executed_launch.cluster,
+            executed_launch.blocks,
             blocks=stored.blocks,
             elements=stored.elements,
         )
-        for one in sampled.done
-        for stored in one.result.stored
+        for executed_launch in sampled.done
+        for stored in executed_launch.result.stored
         if stored.name == name and len(stored.elements)
     ]
-    if any(one.coverage is Coverage.COMPLETE for one in judged):
+    if any(verdict.coverage is Coverage.COMPLETE for verdict in judged):
         return "", ""
     if len(judged) != 1 or judged[0].coverage is Coverage.UNKNOWN or sampled.cut:
         return f"it was not shown that all blocks together write every element of {name}", ""
-    (found,) = judged
-    first = f", element {found.element} among them" if found.element >= 0 else ""
-    number = "at least one" if found.missing == 1 else f"at least {found.missing:,}"
+    (gap,) = judged
+    first = f", element {gap.element} among them" if gap.element >= 0 else ""
+    number = "at least one" if gap.missing == 1 else f"at least {gap.missing:,}"
     return "", f"no block writes {number} of the {size:,} elements of {name}{first}"
 
 
 def _of_some_blocks(stored: Stored) -> Stored:
-    """Return the stores of the first blocks that together have a number of elements that is quick to compare."""
+    """Return the stores of the first blocks, limited to a number of elements that is quick to compare."""
     last = min(len(stored.elements), _COMPARED)
     return replace(stored, elements=stored.elements[:last], values=stored.values[:last], blocks=stored.blocks[:last])
 
 
 def _settled(stored: Stored, sampled: _Sampled, *, ordered: bool) -> bool:
-    """Return whether one block alone decides each element of some stores.
+    """Return whether a single block determines each stored element.
 
-    Blocks that are not sampled contribute to elements that atomics update. In kernels that depend on the order of
-    blocks, they may do so under a lock, too: to an output that is read as well, or to an element of several blocks.
+    Blocks that are not sampled contribute to elements updated by atomics. In kernels that depend on block order, they
+    may also do so under a lock: to an output that is also read, or to an element that several blocks write.
     """
     if stored.updated or not len(stored.elements):
         return False
@@ -462,9 +468,9 @@ class _Compared:
     """The comparison of elements that blocks wrote with the reference.
 
     Attributes:
-        elements: How many were compared.
-        off: What is wrong; empty where all are within the tolerance.
-        why_none: Why none were compared, where that is known.
+        elements: Number of elements compared.
+        off: The mismatch; empty if all are within the tolerance.
+        why_none: Why none were compared, if known.
     """
 
     elements: int = 0
@@ -473,28 +479,30 @@ class _Compared:
 
 
 def _compared(task: FullSizeTask, sampled: _Sampled, ptx: str) -> _Compared:
-    """Compare the elements that blocks wrote."""
+    """Compare the elements that blocks wrote with the reference."""
     computed = operator(task.operator)
     problem = computed.restored(task.full.problem)
     rows = [
         stored
-        for one in sampled.done
-        for stored in one.result.stored
+        for executed_launch in sampled.done
+        for stored in executed_launch.result.stored
         if stored.name in sampled.inputs.outputs
-        and _settled(stored, sampled, ordered=program_of(ptx, one.step.entry).depends_on_order)
+        and _settled(stored, sampled, ordered=program_of(ptx, executed_launch.step.entry).depends_on_order)
     ]
-    wanted: dict[str, NDArray[np.int64]] = {}
-    got: dict[str, Array] = {}
+    elements_of: dict[str, NDArray[np.int64]] = {}
+    values_of: dict[str, Array] = {}
     for stored in map(_of_some_blocks, rows):
-        wanted[stored.name], at = np.unique(stored.elements, return_index=True)
-        got[stored.name] = stored.values[at]
-    if not wanted or len(rows) != len(wanted):
-        return _Compared(why_none="" if wanted else "blocks that were not executed may update the same elements")
-    kept = computed.representative(problem, wanted)
-    got = {name: got[name][np.searchsorted(wanted[name], elements)] for name, elements in kept.items()}
-    wanted = dict(kept)
-    expected = computed.reference_at(problem, sampled.inputs, wanted)
+        elements_of[stored.name], at = np.unique(stored.elements, return_index=True)
+        values_of[stored.name] = stored.values[at]
+    if not elements_of or len(rows) != len(elements_of):
+        return _Compared(why_none="" if elements_of else "blocks that were not executed may update the same elements")
+    representative = computed.representative(problem, elements_of)
+    values_of = {
+        name: values_of[name][np.searchsorted(elements_of[name], elements)] for name, elements in representative.items()
+    }
+    elements_of = dict(representative)
+    expected = computed.reference_at(problem, sampled.inputs, elements_of)
     if expected is None:
         return _Compared(why_none=computed.why_not_restricted(problem))
-    largest, tolerance, worst = computed.verify_at(problem, expected, wanted, got)
-    return _Compared(sum(map(len, wanted.values())), "" if largest <= tolerance else worst)
+    largest, tolerance, worst = computed.verify_at(problem, expected, elements_of, values_of)
+    return _Compared(sum(map(len, elements_of.values())), "" if largest <= tolerance else worst)

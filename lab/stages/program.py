@@ -1,4 +1,4 @@
-"""The identity of this program, for what is kept between its runs."""
+"""A hash of this program, for caches that outlive a run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ROOMS: Final = (
     "templates",
     "toolchain",
 )
-"""Rooms whose code decides what a reading of a listing or an execution gives."""
+"""Packages whose code affects parsed listings and executions."""
 
 
 @functools.cache
 def program() -> str:
-    """Return the SHA-256, in hex, of this program's sources, and of the versions of what it computes with."""
+    """Return the SHA-256, in hex, of this program's sources and of the versions of its numerical libraries."""
     folder = Path(__file__).parents[1]
     digest = hashlib.sha256(f"{np.__version__} {llvmlite.__version__} {platform.machine()}".encode())
     for file in sorted(file for room in _ROOMS for file in (folder / room).rglob("*.py")):

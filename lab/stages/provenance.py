@@ -1,4 +1,4 @@
-"""What a run keeps beside its records: each variant's files, and the conditions that its records depend on."""
+"""Files a run keeps besides its records: each variant's files, and the conditions its records depend on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lab.toolchain.disassembly.nvdisasm import disassembler_version
 
 
 def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
-    """The files of a variant's folder by name; `provenance.json` comes last."""
+    """Return the files of a variant's folder by name; `provenance.json` comes last."""
     provenance: dict[str, object] = {
         "variant": planned.variant,
         "kernel": record.kernel,
@@ -46,39 +46,39 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         texts: dict[str, str | bytes] = {"build.log": outcome.log or outcome.reason}
         provenance |= {"command": outcome.command, "failure": outcome.reason}
     else:
-        made = outcome.build
+        compiled = outcome.build
         texts = {
-            "kernel.ptx": made.ptx,
+            "kernel.ptx": compiled.ptx,
             "kernel.sass": outcome.disassembly.text,
-            "kernel.cubin": made.cubin,
-            "build.log": made.log,
+            "kernel.cubin": compiled.cubin,
+            "build.log": compiled.log,
         }
         provenance |= {
-            "toolchain": made.toolchain,
-            "version": made.version,
-            "command": made.command,
+            "toolchain": compiled.toolchain,
+            "version": compiled.version,
+            "command": compiled.command,
             "disassembler": outcome.disassembly.version,
             "sass_sha256": outcome.sass_sha256,
             "cached": outcome.cached,
         }
     template = planned.instance.template
-    # line tables count the lines of the user's file; its macros are the parameters
-    written = template.text if isinstance(template, PlainTemplate) and template.text else planned.request.source
-    source = written.encode("utf-8", "backslashreplace")  # it may be no text, which its build.log says
+    # line tables refer to the lines of the user's file; its macros are the parameters
+    source_text = template.text if isinstance(template, PlainTemplate) and template.text else planned.request.source
+    source = source_text.encode("utf-8", "backslashreplace")  # the source may be invalid text, as its build.log reports
     files: dict[str, str | bytes] = {"kernel.cu": source, **texts}
     provenance["sizes"] = {name: len(c if isinstance(c, bytes) else c.encode()) for name, c in files.items()}
     return {**files, PROVENANCE: json.dumps(provenance, indent=1) + "\n"}
 
 
 def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
-    """PTX and instruction mix of the baselines whose PTX is known, by file name."""
+    """Return PTX and instruction mix of the baselines with known PTX, by file name."""
     files: dict[str, str | bytes] = {}
-    for found in (result.baseline, *result.others):
-        if found is not None and found.ptx:
-            files[f"{found.name}.ptx"] = found.ptx
+    for baseline in (result.baseline, *result.others):
+        if baseline is not None and baseline.ptx:
+            files[f"{baseline.name}.ptx"] = baseline.ptx
             with suppress(ReaderError):
-                mix = to_json(found.library, "ptx", module_mix(read_ptx(found.ptx, f"{found.name}.ptx")))
-                files[f"{found.name}.json"] = json.dumps(mix, indent=1) + "\n"
+                mix = to_json(baseline.library, "ptx", module_mix(read_ptx(baseline.ptx, f"{baseline.name}.ptx")))
+                files[f"{baseline.name}.json"] = json.dumps(mix, indent=1) + "\n"
     return files
 
 
@@ -100,7 +100,7 @@ NO_CONDITION: Mapping[str, str] = {
     "profile": "a profile is added to an existing record and changes nothing else",
     "emulate_at_most": "it counts where variants are executed on the CPU, below",
 }
-"""Fields of an experiment that are no condition of a run under their own names, each with the reason."""
+"""Fields of an experiment that are not a condition of a run under their own names, each with the reason."""
 
 
 def conditions_of(
@@ -111,30 +111,30 @@ def conditions_of(
     measured: bool,
     variants: Sequence[str] = (),
 ) -> dict[str, object]:
-    """What decides a record and is the same for all variants; `lab.experiment.identity` has the rest.
+    """Return the conditions of all variants' records; `lab.experiment.identity` has those of single variants.
 
-    A resumed run keeps records that were made under equal conditions. Every field of the experiment is a condition,
-    except those that `NO_CONDITION` names.
+    A resumed run keeps records made under equal conditions. Every field of the experiment is a condition, except those
+    in `NO_CONDITION`.
 
     Args:
         experiment: The experiment.
         gpu: The GPU that measures, or None.
         emulated: Variants are executed on the CPU.
         measured: Variants are measured.
-        variants: Ids of all variants, which decide where only some are executed on the CPU.
+        variants: Ids of all variants; they count if only some are executed on the CPU.
     """
-    source, most = experiment.operator_reference.rpartition(":")[0], experiment.emulate_at_most
+    source, emulation_limit = experiment.operator_reference.rpartition(":")[0], experiment.emulate_at_most
     source = source if source.endswith(".py") else ""
-    own = {
+    own_fields = {
         _TITLES.get(name, name): plain(getattr(experiment, name))
         for name in fields_of(Experiment)
         if name not in NO_CONDITION
     }
     return {
-        **own,
+        **own_fields,
         "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
         "execution on the CPU": emulated,
-        "number of emulations": [most, *variants] if emulated and most is not None else None,
+        "number of emulations": [emulation_limit, *variants] if emulated and emulation_limit is not None else None,
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
         "search": experiment.text if experiment.search else None,
         "known times": _known_times(experiment),
@@ -148,17 +148,17 @@ def conditions_of(
 
 
 def _calibrations() -> str | None:
-    """Hash of the calibrations that estimates take; None without any."""
-    found = in_use()
-    return hashlib.sha256(text_of(found).encode()).hexdigest() if found else None
+    """Return the hash of the calibrations used by estimates; None without any."""
+    calibrations = in_use()
+    return hashlib.sha256(text_of(calibrations).encode()).hexdigest() if calibrations else None
 
 
 def _known_times(experiment: Experiment) -> str | None:
-    """Hash of the file that a search takes times from; None without one."""
+    """Return the hash of the file from which a search takes times; None without one."""
     name = experiment.search.known if experiment.search else None
     file = experiment.file.parent / name if name is not None else None
     return hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.is_file() else None
 
 
 _TITLES = {"operator_reference": "operator", "gpu": "GPU of the predictions"}
-"""Names of conditions for readers, where the field's is not clear."""
+"""Display names of conditions, if the field's name is unclear."""

@@ -1,8 +1,7 @@
-"""What is read from the listings of a build, kept between runs: one that is known is not read again.
+"""Parsed listings of a build, cached between runs.
 
-A reading depends on the two listings, on the machine code, on which kernels are launched, and on this program. All of
-that makes its key, so an entry of the cache never needs to be dropped because it is out of date. Runs in worker
-processes.
+The cache key covers both listings, the machine code, the launched kernels and this program, so an entry never becomes
+stale. Runs in worker processes.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from lab.toolchain.cubin.image import code
 
 
 class ListingError(LabError):
-    """A kernel that is launched is not in the listings; the message says what is."""
+    """A launched kernel is missing from the listings; the message names the kernels they have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingsRead:
-    """What was read; see `lab.stages.build.Built`."""
+    """Parsed listings; see `lab.stages.build.Built`."""
 
     ptx: dict[str, KernelMix]
     sass: dict[str, KernelMix]
@@ -46,31 +45,31 @@ class ListingsRead:
 
 
 def read_listings(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> ListingsRead:
-    """Read the listings of a build, or take what is known of them from the user's cache.
+    """Parse the listings of a build, or take the result from the user's cache.
 
     Args:
-        build: From the compiler.
-        disassembly: From the disassembler.
-        entries: Symbols of the kernels that are launched.
+        build: The compiler's output.
+        disassembly: The disassembler's output.
+        entries: Symbols of the launched kernels.
 
     Raises:
-        ListingError: A kernel that is launched is not there.
-        ReaderError: A listing is not understood.
+        ListingError: A launched kernel is missing.
+        ReaderError: A listing cannot be parsed.
     """
     cache, key = Cache(default_folder()), key_of(build, disassembly, entries)
-    if (known := _read(cache.fields(key))) is not None:
-        return known
-    made = _reading(build, disassembly, entries)
-    fields = _adapter().dump_python(made, mode="json")
-    if _read(fields) == made:  # what is read later must be what this run records
+    if (cached := _read(cache.fields(key))) is not None:
+        return cached
+    reading = _reading(build, disassembly, entries)
+    fields = _adapter().dump_python(reading, mode="json")
+    if _read(fields) == reading:  # the cached entry must equal what this run records
         cache.keep(key, fields)
-    return made
+    return reading
 
 
 def key_of(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> str:
-    """Return the SHA-256, in hex, of everything that decides a reading.
+    """Return the SHA-256, in hex, of everything the parsed listings depend on.
 
-    The table of lines is not among it: the disassembler makes it of the machine code, as it makes the text.
+    The line table is not part of it: like the text, it is derived from the machine code.
     """
     facts = ("reading", program(), build.arch, build.ptx, disassembly.version, disassembly.text, *entries)
     digest = hashlib.sha256("\0".join(facts).encode("utf-8", "surrogatepass"))
@@ -84,7 +83,7 @@ def _adapter() -> TypeAdapter[ListingsRead]:
 
 
 def _read(fields: dict[str, object] | None) -> ListingsRead | None:
-    """A reading from what the cache keeps; None where there is nothing, or of another shape."""
+    """Return cached listings; None if there are none, or they have another schema."""
     try:
         return None if fields is None else _adapter().validate_python(fields)
     except ValidationError:
@@ -99,53 +98,53 @@ def _reading(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -
     functions, mixes = _functions(sass, entries), _mixes(sass, entries)
     return ListingsRead(
         ptx=_mixes(ptx, entries),
-        sass={one.name: _with_chains(build, one, mixes[one.name]) for one in functions},
+        sass={function.name: _with_chains(build, function, mixes[function.name]) for function in functions},
         sass_sha256=_code_hash(sass, entries),
         loops=_loops(build, functions, mixes),
-        signatures={one.name: entry_parameters(one) for one in _functions(ptx, entries)},
+        signatures={function.name: entry_parameters(function) for function in _functions(ptx, entries)},
     )
 
 
 def _missing_entries(entries: Sequence[str], listings: Sequence[Module]) -> str:
-    """Say which entry points are not in the machine code, what is, and what to do; empty where all are there.
+    """Return a message on the first missing entry point, with advice; empty if all are present.
 
     Args:
-        entries: Symbols of the kernels that are launched.
+        entries: Symbols of the launched kernels.
         listings: PTX and SASS of one build.
     """
     for listing in listings:
-        there = [kernel.name for kernel in listing.kernels]
-        missing = next((entry for entry in entries if entry not in there), None)
+        available = [kernel.name for kernel in listing.kernels]
+        missing = next((entry for entry in entries if entry not in available), None)
         if missing is None:
             continue
-        if not there:
+        if not available:
             return (
                 f"the source has no kernel `{missing}`: its {listing.isa.upper()} has no entry point at all; "
                 "is the kernel left out by the preprocessor, or not `__global__`?"
             )
-        known = f"the source has no kernel `{missing}`; it has {', '.join(f'`{name}`' for name in there)}"
-        mangled = f"{len(missing)}{missing}"  # Itanium C++ ABI: a name stands behind its length
-        if any(name.startswith("_Z") and mangled in name for name in there):
-            return f'{known}: write extern "C" before its `__global__`, or name the mangled symbol as the entry'
-        meant = did_you_mean(missing, there)
-        return f"{known}: {meant or 'name one of them as the entry, or rename the kernel'}"
+        summary = f"the source has no kernel `{missing}`; it has {', '.join(f'`{name}`' for name in available)}"
+        mangled = f"{len(missing)}{missing}"  # Itanium C++ ABI: a name follows its length
+        if any(name.startswith("_Z") and mangled in name for name in available):
+            return f'{summary}: write extern "C" before its `__global__`, or name the mangled symbol as the entry'
+        suggestion = did_you_mean(missing, available)
+        return f"{summary}: {suggestion or 'name one of them as the entry, or rename the kernel'}"
     return ""
 
 
-def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
-    """Main loops by symbol, where the architecture has a model; a kernel whose code is not in the cubin has none."""
-    found: dict[str, MainLoop] = {}
-    for function in functions if latencies_of(made.arch) else ():
+def _loops(compiled: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
+    """Return main loops by symbol, if the architecture has a model; kernels missing from the cubin have none."""
+    loops: dict[str, MainLoop] = {}
+    for function in functions if latencies_of(compiled.arch) else ():
         with suppress(ValueError):
-            found[function.name] = main_loop(function, code(made.cubin, function.name), mixes[function.name])
-    return found
+            loops[function.name] = main_loop(function, code(compiled.cubin, function.name), mixes[function.name])
+    return loops
 
 
-def _with_chains(made: Build, function: Function, mix: KernelMix) -> KernelMix:
-    """The mix with what a warp waits for; as it is where the kernel's code is not in the cubin."""
+def _with_chains(compiled: Build, function: Function, mix: KernelMix) -> KernelMix:
+    """Return the mix with its dependency chains; unchanged if the kernel's code is missing from the cubin."""
     with suppress(ValueError):
-        found = chains(function, code(made.cubin, function.name), mix, latencies_for(made.arch))
-        return replace(mix, chains=found)
+        dependency_chains = chains(function, code(compiled.cubin, function.name), mix, latencies_for(compiled.arch))
+        return replace(mix, chains=dependency_chains)
     return mix
 
 

@@ -1,4 +1,4 @@
-"""A variant's record as the stages fill it in: built, executed on the CPU, measured."""
+"""A variant's record, filled in stage by stage: built, emulated, measured."""
 
 from __future__ import annotations
 
@@ -42,32 +42,34 @@ def judged(
     pace: Pace | None = None,
     model: EstimateTask | None = None,
 ) -> VariantRecord:
-    """The record with what the emulator found, and the verdict that follows from it (docs/explanation/verdict.md).
+    """Return the record with the emulation's results and the verdict from them (docs/explanation/verdict.md).
 
-    What is worse decides: a fault at the executed size, one under another condition, an execution that failed, what was
-    not shown. An instruction that the emulator lacks is no fault of the kernel, whose status stays `inspected`.
+    The worst result decides: a fault at the executed size, a fault under another condition, a failed execution, known
+    gaps. An instruction the emulator does not support is not a fault of the kernel: its status stays `inspected`.
 
     Args:
         record: The record so far.
         emulation: The execution on the CPU.
-        pace: Pace of its main loop by the model of the schedulers; None where there is no estimate.
-        model: What the pace was estimated from.
+        pace: Pace of its main loop from the scheduler model; None without an estimate.
+        model: The inputs of that estimate.
     """
     record = _with_hot_loop(replace(record, emulation=emulation))
     if pace is not None and model is not None and record.launch is not None:
         blocks = math.prod(record.launch.grid)
-        whole = pace.on(record.flops, blocks, moved=record.bytes_moved, before_s=model.before_s)
-        record = replace(record, estimate=whole)
+        launch_estimate = pace.on(record.flops, blocks, bytes_moved=record.bytes_moved, before_s=model.before_s)
+        record = replace(record, estimate=launch_estimate)
     status, reason = _verdict(emulation)
     return replace(record, status=status, reason=reason)
 
 
 def _verdict(emulation: EmulationRecord) -> tuple[Status, str]:
-    """Return what an execution on the CPU says of a variant, with the reason."""
+    """Return the verdict of an emulation, with the reason."""
     if emulation.wrong:
-        return Status.WRONG, "; ".join([emulation.wrong, *(one.summary for one in emulation.suspicions[:1])])
+        return Status.WRONG, "; ".join(
+            [emulation.wrong, *(suspicion.summary for suspicion in emulation.suspicions[:1])]
+        )
     if emulation.suspicions:
-        return Status.SUSPECT, _first_of([one.summary for one in emulation.suspicions])
+        return Status.SUSPECT, _first_of([suspicion.summary for suspicion in emulation.suspicions])
     if emulation.failure:
         return Status.NOT_EXECUTED, emulation.failure
     if emulation.verification is None:
@@ -78,49 +80,49 @@ def _verdict(emulation: EmulationRecord) -> tuple[Status, str]:
 
 
 def _first_of(sentences: Sequence[str]) -> str:
-    """Return the first sentence, and how many more there are."""
+    """Return the first sentence, and the number of further ones."""
     return sentences[0] + (f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else "")
 
 
 def _with_hot_loop(record: VariantRecord) -> VariantRecord:
-    """The record with the hot loop that execution found, where that is another than the text's; in SASS its like."""
+    """Return the record with the executed hot loop if it differs from the static one; SASS gets the most similar."""
     ptx, steps = record.ptx, record.emulation.launches if record.emulation else ()
     label = next((step.hot_label for step in steps if ptx is not None and step.entry == ptx.name), "")
-    found = next((loop for loop in ptx.loops if loop.label == label), None) if ptx else None
-    if ptx is None or found is None or found.hot:
+    hot_loop = next((loop for loop in ptx.loops if loop.label == label), None) if ptx else None
+    if ptx is None or hot_loop is None or hot_loop.hot:
         return record
-    sass = record.sass.with_hot(record.sass.like(found)) if record.sass else None
+    sass = record.sass.with_hot(record.sass.like(hot_loop)) if record.sass else None
     return replace(record, ptx=ptx.with_hot(label), sass=sass)
 
 
 def pruned(record: VariantRecord, rule: PruneRule, detail: str) -> VariantRecord:
-    """The record of a variant that a search leaves out by a rule, with the figures that decided it."""
+    """Return the record of a variant that a search prunes by a rule, with the figures behind it."""
     return replace(record, status=Status.PRUNED, reason=f"{rule}: {detail}", pruned_by=rule)
 
 
-def built(experiment: Experiment, planned: Planned, made: Build, gpu: GpuDescription | None) -> Planned:
-    """The variant as it is launched once it is built; `gpu` is the one that measures, or None.
+def built(experiment: Experiment, planned: Planned, compiled: Build, gpu: GpuDescription | None) -> Planned:
+    """Return the variant with its launches after the build; `gpu` is the measuring GPU, or None.
 
     Raises:
-        UserError: A grid depends on the occupancy, and is no legal grid, or the GPU's table lacks the architecture.
+        UserError: A grid that depends on the occupancy is illegal, or the GPU table lacks the architecture.
     """
-    residency = _residency(experiment, planned, made.resources, gpu)
-    return _launched(planned, _meeting(planned, BuiltLaunch.of(made, residency), made.ptx))
+    residency = _residency(experiment, planned, compiled.resources, gpu)
+    return _launched(planned, _meeting(planned, BuiltLaunch.of(compiled, residency), compiled.ptx))
 
 
 def built_before(
     experiment: Experiment, planned: Planned, record: VariantRecord, gpu: GpuDescription | None
 ) -> Planned:
-    """The variant as it is launched, from its record; see `built`."""
+    """Return the variant with its launches, from its record; see `built`."""
     if record.build is None:
         return planned
-    known = BuiltLaunch.of(record.build)
+    built_launch = BuiltLaunch.of(record.build)
     residency = _residency(experiment, planned, _used(planned, record), gpu)
-    return _launched(planned, replace(known, residency=residency))
+    return _launched(planned, replace(built_launch, residency=residency))
 
 
 def _used(planned: Planned, record: VariantRecord) -> Mapping[str, Resources]:
-    """Return the resources of each kernel that is launched, by its symbol."""
+    """Return the resources of each launched kernel by its symbol."""
     used = {step.entry: step.resources for step in record.steps if step.resources is not None}
     if used or record.build is None:
         return used
@@ -132,7 +134,7 @@ def _used(planned: Planned, record: VariantRecord) -> Mapping[str, Resources]:
 def resident_blocks(
     experiment: Experiment, planned: Planned, record: VariantRecord, gpu: GpuDescription | None
 ) -> tuple[int, ...]:
-    """Return how many blocks of each launch the GPU holds at once; nothing where its table does not say."""
+    """Return the GPU's resident blocks of each launch; empty if its table lacks the data."""
     used = _used(planned, record)
     try:
         residency = Residency(_target(experiment, planned.request.arch, gpu), used)
@@ -143,24 +145,24 @@ def resident_blocks(
     return tuple(residency.blocks(step) for step in planned.launched.steps)
 
 
-def _meeting(planned: Planned, known: BuiltLaunch, ptx: str) -> BuiltLaunch:
-    """Add which kernels wait for their whole grid."""
+def _meeting(planned: Planned, built_launch: BuiltLaunch, ptx: str) -> BuiltLaunch:
+    """Record which kernels have a grid-wide barrier."""
     waiting = grid_sync_entries(ptx)
     entries = enumerate(planned.launches.entries)
-    places = sum(1 << place for place, entry in entries if known.symbols.get(entry, entry) in waiting)
-    return replace(known, decided={**known.decided, "grid_syncs": places}) if places else known
+    places = sum(1 << place for place, entry in entries if built_launch.symbols.get(entry, entry) in waiting)
+    return replace(built_launch, decided={**built_launch.decided, "grid_syncs": places}) if places else built_launch
 
 
-def _launched(planned: Planned, known: BuiltLaunch) -> Planned:
-    made = planned.built(known)
-    _ = made.launched  # an illegal grid is a mistake in the file, and ends the run here
-    return made
+def _launched(planned: Planned, built_launch: BuiltLaunch) -> Planned:
+    launchable = planned.built(built_launch)
+    _ = launchable.launched  # an illegal grid is an error in the file, and raises here
+    return launchable
 
 
 def _residency(
     experiment: Experiment, planned: Planned, used: Mapping[str, Resources], gpu: GpuDescription | None
 ) -> Residency | None:
-    """For launches that wait for their occupancy, what decides it; else None."""
+    """Return the residency for launches that depend on their occupancy; else None."""
     if not planned.launches.wait_for_occupancy:
         return None
     try:
@@ -177,11 +179,11 @@ def inspected(
     gpu: GpuDescription | None,
     searched: int | None = None,
 ) -> VariantRecord:
-    """The record of a variant that was built, or could not be; `searched` is the round of a search."""
+    """Return the record of a variant after its build or build failure; `searched` is the round of a search."""
     steps, main, point = planned.launched.steps, planned.launched.main, planned.point
     maps = planned.launched.tensor_maps
-    waits = planned.launched.wait_for_occupancy  # a build that failed has no occupancy
-    needed = experiment.operator.for_parameters(point.problem.values, point.parameters)
+    waits = planned.launched.wait_for_occupancy  # a failed build has no occupancy
+    operands = experiment.operator.for_parameters(point.problem.values, point.parameters)
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
@@ -194,11 +196,11 @@ def inspected(
         options=planned.request.options,
         status=Status.INSPECTED,
         reason="",
-        flops=experiment.operator.flops(needed),
-        bytes_moved=experiment.operator.bytes_moved(needed),
+        flops=experiment.operator.flops(operands),
+        bytes_moved=experiment.operator.bytes_moved(operands),
         merit=experiment.operator.merit,
-        declared_rate=experiment.operator.declared_rate(needed),
-        declared_figures=experiment.operator.declared_figures(needed),
+        declared_rate=experiment.operator.declared_rate(operands),
+        declared_figures=experiment.operator.declared_figures(operands),
         launch=_geometry(main, maps) if main and not waits else None,
         steps=tuple(_step(step, maps) for step in steps) if len(steps) > 1 and not waits else (),
         round=searched,
@@ -245,8 +247,8 @@ def inspected(
 
 
 def _refused(experiment: Experiment, record: VariantRecord, predicted: Sequence[Prediction | None]) -> VariantRecord:
-    """The record of a variant of which the GPU would refuse a launch; a search leaves such variants out itself."""
-    refused = [one for one in predicted if one is not None and not one.blocks_per_sm]
+    """Return the record, marked if the GPU cannot run one of its launches; a search prunes such variants itself."""
+    refused = [prediction for prediction in predicted if prediction is not None and not prediction.blocks_per_sm]
     if not refused or experiment.search is not None:
         return record
     reason = f"cannot be launched on {refused[0].gpu}: {refused[0].limited_by}"
@@ -258,12 +260,12 @@ def _idle(planned: Planned) -> list[tuple[str, int, int]]:
     template = planned.point.kernel.template
     if not isinstance(template, PlainTemplate):
         return []
-    named = {*planned.request.kernels, *planned.launches.entries}
-    launched = {one for name in named for one in template.kernels_named(name)}
+    launched_names = {*planned.request.kernels, *planned.launches.entries}
+    launched = {kernel for name in launched_names for kernel in template.kernels_named(name)}
     return [
-        (planned.request.name, one.line, template.text.count("\n", 0, one.body[1]) + 1)
-        for one in template.kernels
-        if one not in launched
+        (planned.request.name, kernel.line, template.text.count("\n", 0, kernel.body[1]) + 1)
+        for kernel in template.kernels
+        if kernel not in launched
     ]
 
 
@@ -274,36 +276,36 @@ def estimate_task(
     outcome: Built | BuildFailure,
     gpu: GpuDescription | None,
 ) -> EstimateTask | None:
-    """What the model of the schedulers needs besides counts; None where the model does not cover the variant."""
+    """Return the inputs of the scheduler model besides counts; None if the model does not cover the variant."""
     if isinstance(outcome, BuildFailure) or record.launch is None or record.ptx is None:
         return None
-    loop, held = outcome.loops.get(record.ptx.name), record.prediction.blocks_per_sm if record.prediction else 0
-    if loop is None or not loop.fma or not held or record.merit is not Merit.TFLOPS:
+    loop, resident = outcome.loops.get(record.ptx.name), record.prediction.blocks_per_sm if record.prediction else 0
+    if loop is None or not loop.fma or not resident or record.merit is not Merit.TFLOPS:
         return None
     warps = -(-math.prod(record.launch.block) // WARP_SIZE)
     target = _target(experiment, record.arch, gpu)
-    return EstimateTask(target, loop, record.ptx, warps, held, _before_seconds(planned.launched, target))
+    return EstimateTask(target, loop, record.ptx, warps, resident, _before_seconds(planned.launched, target))
 
 
 def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
-    """Least time of the launches other than the main one: that of the traffic which their template declares."""
-    moved = sum(step.bytes_moved or 0 for step in launches.steps if step is not launches.main)
-    return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
+    """Return a lower bound on the time of the other launches, from their declared traffic."""
+    bytes_moved = sum(step.bytes_moved or 0 for step in launches.steps if step is not launches.main)
+    return bytes_moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
 def _before_seconds(launches: Launches, gpu: Gpu) -> float:
-    """Modelled time of the launches other than the main one: their traffic, and the cost of each launch."""
+    """Return the modelled time of the other launches: their traffic and launch costs."""
     machine = gpu.latencies
     if not machine.compared:
         return 0.0
-    zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own
-    others = len(launches.steps) - 1 + zeroed
-    return _overhead_seconds(launches, gpu) / machine.dram_share + others * machine.launch_s
+    zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # one memset launch each
+    other_launches = len(launches.steps) - 1 + zeroed
+    return _overhead_seconds(launches, gpu) / machine.dram_share + other_launches * machine.launch_s
 
 
 def _geometry(launch: Launch, maps: Sequence[TensorMap]) -> LaunchRecord:
-    named = (find(maps, name) for name, kind in launch.arguments if kind == TENSOR_MAP)
-    alignments = tuple(one.alignment for one in named if one is not None)
+    tensor_maps = (find(maps, name) for name, kind in launch.arguments if kind == TENSOR_MAP)
+    alignments = tuple(tensor_map.alignment for tensor_map in tensor_maps if tensor_map is not None)
     return LaunchRecord(
         launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout, alignments, launch.cluster
     )
@@ -314,17 +316,17 @@ def _step(launch: Launch, maps: Sequence[TensorMap]) -> StepRecord:
 
 
 def _largest(used: Sequence[Resources]) -> Resources:
-    """The largest value of each resource over all kernels that are launched."""
-    return Resources(**{f.name: max(getattr(one, f.name) for one in used) for f in fields(Resources)})
+    """Return the largest value of each resource over all launched kernels."""
+    return Resources(**{f.name: max(getattr(resources, f.name) for resources in used) for f in fields(Resources)})
 
 
 def _prediction(
     experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None, launch: Launch
 ) -> Prediction | None:
-    """Predict one launch; None where the GPU table has no entry for the architecture or the arithmetic type.
+    """Predict one launch; return None if the GPU table lacks the architecture or the arithmetic type.
 
-    The main launch does all of the problem's operations. Any other launch does an unknown part of them: only its
-    occupancy is known, and the time of the traffic that its template declares.
+    The main launch does all of the problem's operations. The share of any other launch is unknown: it only has an
+    occupancy, and the time of its declared traffic.
     """
     operator = experiment.operator
     problem = operator.for_parameters(planned.point.problem.values, planned.point.parameters)
@@ -347,7 +349,7 @@ def _prediction(
 def _together(
     experiment: Experiment, planned: Planned, steps: Sequence[StepRecord], gpu: GpuDescription | None
 ) -> Prediction | None:
-    """Predict a sequence of launches; None where one of them has no prediction."""
+    """Predict a sequence of launches; return None if one of them has no prediction."""
     parts = [step.prediction for step in steps if step.prediction]
     if len(parts) < len(steps):
         return None
@@ -368,21 +370,21 @@ def _together(
 
 
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
-    """The GPU that predictions are for: the one that measures, the experiment's, or the architecture's usual one."""
+    """Return the GPU to predict for: the measuring one, the experiment's, or the architecture's usual one."""
     if gpu and runs_on(arch, gpu.arch):
         return calibrated(from_description(gpu))
     return calibrated(gpu_for(experiment.gpu or arch))
 
 
 def runs_on(built_for: str, gpu: str) -> bool:
-    """Whether machine code runs on a GPU: on its own compute capability and on later minor versions of it.
+    """Return whether machine code runs on a GPU: on its own compute capability and on later minor versions of it.
 
     Code for an `a` or `f` target runs on its own capability alone (CUDA C++ Programming Guide, binary compatibility).
     """
-    wanted, there = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
-    if wanted[-1] in "af":
-        return wanted[:-1] == there
-    return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
+    required, available = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
+    if required[-1] in "af":
+        return required[:-1] == available
+    return required[:-1] == available[:-1] and int(required[-1]) <= int(available[-1])
 
 
 _STATUS = {
@@ -396,10 +398,10 @@ _STATUS = {
 
 
 def measured(record: VariantRecord, result: JobResult, card: str) -> VariantRecord:
-    """The record with the result of its job on a GPU, whose id is `card`.
+    """Return the record with the result of its job on a GPU, whose id is `card`.
 
-    A GPU that verified a variant adds to what the CPU has shown and takes nothing away: one that is suspect or verified
-    in part stays so. One that only the GPU executed is verified in part.
+    Verification on a GPU adds to the emulation's verdict and never overrides it: a suspect or partly verified variant
+    stays so. A variant executed only on the GPU is partly verified.
     """
     failure, timed = result.failure, result.measurement
     status, reason = (_STATUS[failure.stage], failure.reason) if failure else _confirmed(record)
@@ -415,7 +417,7 @@ def measured(record: VariantRecord, result: JobResult, card: str) -> VariantReco
 
 
 def _confirmed(record: VariantRecord) -> tuple[Status, str]:
-    """Return the verdict on a variant whose outputs are right on a GPU, with the reason."""
+    """Return the verdict on a variant whose outputs are correct on a GPU, with the reason."""
     if record.status is Status.SUSPECT:
         return record.status, record.reason
     if record.emulation is not None and record.emulation.verification is not None:
@@ -424,10 +426,14 @@ def _confirmed(record: VariantRecord) -> tuple[Status, str]:
     return Status.PARTIAL, f"{_ONLY_ON_GPU}: {lacking}" if lacking else _ONLY_ON_GPU
 
 
-_ONLY_ON_GPU = "only the GPU executed it, which shows neither races nor other orders"
+_ONLY_ON_GPU = "only the GPU executed it, which covers neither races nor other block orders"
 
 
 def _errors_of_baselines(result: JobResult) -> Mapping[str, float]:
-    """The largest error of each baseline that was compared with the reference, by its name."""
-    beside = (result.baseline, *result.others)
-    return {one.name: one.verification.max_error for one in beside if one is not None and one.verification is not None}
+    """Return the largest error of each baseline that was compared with the reference, by name."""
+    baselines = (result.baseline, *result.others)
+    return {
+        baseline.name: baseline.verification.max_error
+        for baseline in baselines
+        if baseline is not None and baseline.verification is not None
+    }

@@ -14,19 +14,19 @@ from lab.templates.launches import Launch, Launches
 
 @dataclass(frozen=True, slots=True)
 class LaunchMode:
-    """Options of an execution; see `lab.emulator.api.launch` for the fields of the same names.
+    """Options of an execution; see `lab.emulator.api.launch` for fields of the same names.
 
     Attributes:
-        whole: The problem is not made small: the compiled engine executes it, without trying the interpreter first.
-        trace: Also say what the first blocks read again.
+        whole: The problem has its real size: the compiled engine executes it, without trying the interpreter first.
+        trace: Also trace data that the first blocks read again.
         counted: Count instructions and traffic.
-        excused: Kinds of findings to go on after.
+        excused: Kinds of findings that do not stop the sequence.
         schedule: Seed of another order of blocks and warps.
-        machine: Seed of other special registers.
-        rounding: Seed of the signs of the errors of approximate instructions.
-        displaced: Those of them that have an error; None for all.
-        work: Work after which the interpreter, which then executes them, stops; None: it does not.
-        state: Variables of the module, which keep what earlier launches left.
+        machine: Seed of other special register values.
+        rounding: Seed of the error signs of approximate instructions.
+        displaced: The approximate instructions with an error; None for all.
+        work: Work budget; if set, the interpreter executes the launches. None: unlimited.
+        state: Module variables, which persist across launches.
     """
 
     whole: bool = False
@@ -41,29 +41,29 @@ class LaunchMode:
     state: DeviceState = field(default_factory=DeviceState)
 
 
-def run_sequence(ptx: str, launches: Launches, memory: DeviceMemory, how: LaunchMode) -> list[Emulation]:
-    """Execute launches in order, until one has findings: what follows would only repeat the fault.
+def run_sequence(ptx: str, launches: Launches, memory: DeviceMemory, mode: LaunchMode) -> list[Emulation]:
+    """Execute launches in order, and stop at the first with findings: later ones would only repeat the fault.
 
     Args:
         ptx: The variant's PTX.
-        launches: What is launched.
-        memory: The device's memory.
-        how: How they are executed.
+        launches: The launches.
+        memory: The device memory.
+        mode: Options of the execution.
     """
-    done: list[Emulation] = []
+    results: list[Emulation] = []
     for step in launches.steps:
-        done.append(_launched(ptx, step, memory, how))
-        if unexcused(done[-1], how.excused):
+        results.append(_launched(ptx, step, memory, mode))
+        if unexcused(results[-1], mode.excused):
             break
-    return done
+    return results
 
 
-def unexcused(done: Emulation, excused: frozenset[FindingKind]) -> list[Finding]:
+def unexcused(result: Emulation, excused: frozenset[FindingKind]) -> list[Finding]:
     """Return the findings that count against the variant."""
-    return [finding for finding in done.findings if finding.kind not in excused]
+    return [finding for finding in result.findings if finding.kind not in excused]
 
 
-def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: LaunchMode) -> Emulation:
+def _launched(ptx: str, step: Launch, memory: DeviceMemory, mode: LaunchMode) -> Emulation:
     return launch(
         ptx,
         step.entry,
@@ -71,15 +71,15 @@ def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: LaunchMode) -> 
         step.block,
         [memory.argument(name, kind) for name, kind in step.arguments],
         dynamic_shared_bytes=step.dynamic_shared_bytes,
-        count=how.counted,
-        engine="interpreted" if how.work is not None else "compiled" if how.whole else "auto",
+        count=mode.counted,
+        engine="interpreted" if mode.work is not None else "compiled" if mode.whole else "auto",
         constants=memory.constants,
-        schedule=how.schedule,
-        trace=how.trace,
+        schedule=mode.schedule,
+        trace=mode.trace,
         cluster=step.cluster,
-        machine=how.machine,
-        rounding=how.rounding,
-        displaced=how.displaced,
-        state=how.state,
-        work=how.work,
+        machine=mode.machine,
+        rounding=mode.rounding,
+        displaced=mode.displaced,
+        state=mode.state,
+        work=mode.work,
     )

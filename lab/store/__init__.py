@@ -1,4 +1,4 @@
-"""Run directories: a crash-safe record for each variant, the files that go with it, and the times of tuning runs.
+"""Run directories: a crash-safe record per variant, its files, and the times of tuning runs.
 
 ::
 

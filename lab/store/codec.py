@@ -18,7 +18,7 @@ from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 
 
 def _checked(record: VariantRecord) -> VariantRecord:
-    """Return the record, whose id names a folder and whose quantities are ones that there can be.
+    """Return the record after checks of its id and its quantities.
 
     Raises:
         ValueError: They are not.
@@ -43,7 +43,7 @@ REPEAT = TypeAdapter(RepeatRecord)
 
 
 def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
-    """Return the record as plain JSON values, as `records.json` holds it."""
+    """Return the record as plain JSON values, as stored in `records.json`."""
     value: dict[str, object] = json.loads(record_to_text(record))
     return value
 
@@ -63,20 +63,20 @@ def record_to_text(record: VariantRecord | RunRecord) -> str:
 
 
 def _spelled(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
-    """Return a value with every text in it as UTF-8 can hold it: names of files are bytes."""
+    """Return a value with all its text encodable in UTF-8: file names are bytes."""
     match value:
         case str():
             return spelled(value)
         case dict():
-            return {_spelled(key): _spelled(one) for key, one in value.items()}
+            return {_spelled(key): _spelled(item) for key, item in value.items()}
         case list() | tuple():
-            return type(value)(_spelled(one) for one in value)
+            return type(value)(_spelled(item) for item in value)
     return value
 
 
 @contextlib.contextmanager
 def settled() -> Iterator[None]:
-    """Let the collector of reference cycles look only at what is made from now on; what is there has none.
+    """Restrict the garbage collector to objects created within the `with` block.
 
     What is drawn has many, and a hundred megabytes of it would wait for the end.
     """

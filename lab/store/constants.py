@@ -1,4 +1,4 @@
-"""Where the constants of estimates come from: a GPU that they were measured on, documents, or a calibration."""
+"""The source of the estimates' constants: a measured GPU, documents, or a calibration."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lab.recorded.run_records import VariantRecord
 
 
 def constants_of(record: VariantRecord) -> str:
-    """Return where the constants of a variant's estimate come from, in words; empty where its GPU is not known."""
+    """Return the source of the constants in a variant's estimate, in words; empty for an unknown GPU."""
     gpu = known_gpu(record.prediction.gpu) if record.prediction else None
     return "" if gpu is None else gpu.constants
 
 
 def never_compared(records: Iterable[VariantRecord]) -> str:
-    """Return the sentence that marks predictions which no hardware was compared with; empty where there are none."""
-    names = dict.fromkeys(one.prediction.gpu for one in records if one.prediction)
+    """Return a warning about predictions never compared with hardware; empty if there are none."""
+    names = dict.fromkeys(record.prediction.gpu for record in records if record.prediction)
     gpus = [gpu for gpu in map(known_gpu, names) if gpu is not None and NEVER_COMPARED in gpu.constants]
     if not gpus:
         return ""

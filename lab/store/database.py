@@ -1,4 +1,4 @@
-"""The records of a run, and the files beside them."""
+"""The records of a run and their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.store.decoding import decode
 from lab.store.journal import Journal, JournalFormat
 
 PROVENANCE = "provenance.json"
-"""The file of a variant that is written last; it holds the sizes of the others."""
+"""Name of a variant's last file, which holds the sizes of its other files."""
 
 
 def variant_folder(run: Path, variant: str) -> Folder:
@@ -43,20 +43,20 @@ class Store(Journal):
     )
 
     def clear(self) -> None:
-        """Forget everything: a new run of the experiment begins."""
+        """Delete all records for a new run of the experiment."""
         # the run's own facts are replaced when they are written
         self._commit(("DELETE FROM records", [()]), ("DELETE FROM run WHERE key<>'run'", [()]))
 
     def write_run(self, run: RunRecord) -> None:
-        """Store the run's facts, replacing what was there."""
+        """Store the run's facts, replacing older ones."""
         self._commit(self._noting("run", record_to_text(run)))
 
-    def write_repeat(self, found: RepeatRecord) -> None:
+    def write_repeat(self, comparison: RepeatRecord) -> None:
         """Store the comparison with a second run."""
-        self._commit(self._noting("repeat", REPEAT.dump_json(found).decode()))
+        self._commit(self._noting("repeat", REPEAT.dump_json(comparison).decode()))
 
     def repeat(self) -> RepeatRecord | None:
-        """The comparison with a second run; None where the run was not repeated.
+        """Return the comparison with a second run; None if the run was not repeated.
 
         Raises:
             StoreError: it cannot be read.
@@ -75,16 +75,16 @@ class Store(Journal):
         self._commit(("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [row]))
 
     def place(self, variant: str, position: int) -> None:
-        """Change a record's place in the experiment, which may have grown since the record was written."""
+        """Change a record's position in the experiment, which may have grown since."""
         self._commit(("UPDATE records SET position=? WHERE variant=? AND position<>?", [(position, variant, position)]))
 
     def drop_others(self, variants: Collection[str]) -> None:
-        """Remove the records of all other variants, which the experiment no longer has."""
-        others = [(variant,) for variant in sorted(self.variants() - set(variants))]
-        self._commit(("DELETE FROM records WHERE variant=?", others))
+        """Remove the records of variants that the experiment no longer has."""
+        dropped = [(variant,) for variant in sorted(self.variants() - set(variants))]
+        self._commit(("DELETE FROM records WHERE variant=?", dropped))
 
     def run(self) -> RunRecord:
-        """The run's facts.
+        """Return the run's facts.
 
         Raises:
             StoreError: there are none, or they cannot be read.
@@ -95,7 +95,7 @@ class Store(Journal):
         return decode(RUN, text, f"{self.folder}: the run's facts")
 
     def records(self) -> tuple[VariantRecord, ...]:
-        """Every finished record, in the experiment's order.
+        """Return all finished records, in the experiment's order.
 
         Raises:
             StoreError: one cannot be read.
@@ -104,7 +104,7 @@ class Store(Journal):
             return tuple(self.each())
 
     def each(self) -> Iterator[VariantRecord]:
-        """Every finished record, in the experiment's order, one at a time.
+        """Yield all finished records, in the experiment's order.
 
         Raises:
             StoreError: one cannot be read.
@@ -113,19 +113,19 @@ class Store(Journal):
             yield self._record(text)
 
     def texts(self) -> Iterator[bytes]:
-        """Every finished record as its JSON text in UTF-8, in the experiment's order, one at a time."""
+        """Yield the JSON text of all finished records in UTF-8, in the experiment's order."""
         # as bytes: what is parsed or copied need not become Python text first
         for row in self._iterate("SELECT CAST(json AS BLOB) FROM records ORDER BY position, variant"):
             yield row[0]
 
     def whole_records(self) -> Mapping[str, VariantRecord]:
-        """Finished records by variant, except those whose files are missing or incomplete; each is read when asked for.
+        """Return finished records with complete files, by variant; each is read on access.
 
         Raises:
             StoreError: when asked for one that cannot be read.
         """
-        known = [row[0] for row in self._select("SELECT variant FROM records ORDER BY position, variant")]
-        return _StoredRecords(self, [variant for variant in known if self._files_are_whole(variant)])
+        variants = [row[0] for row in self._select("SELECT variant FROM records ORDER BY position, variant")]
+        return _StoredRecords(self, [variant for variant in variants if self._files_are_whole(variant)])
 
     def _files_are_whole(self, variant: str) -> bool:
         folder = self.variant_folder(variant)
@@ -136,7 +136,7 @@ class Store(Journal):
             return False
 
     def record(self, variant: str) -> VariantRecord:
-        """One variant's record.
+        """Return one variant's record.
 
         Raises:
             StoreError: there is none, or it cannot be read.
@@ -150,15 +150,15 @@ class Store(Journal):
         return decode(VARIANT, text, f"{self.folder}: a record")
 
     def variants(self) -> frozenset[str]:
-        """Ids of the variants that have a record."""
+        """Return the ids of the variants with a record."""
         return frozenset(row[0] for row in self._select("SELECT variant FROM records"))
 
     def count(self) -> int:
-        """Number of finished records."""
+        """Return the number of finished records."""
         return int(self._select("SELECT count(*) FROM records")[0][0])
 
     def read_file(self, variant: str, name: str) -> bytes:
-        """One of a variant's files.
+        """Return the content of one of a variant's files.
 
         Raises:
             StoreError: it is missing or cannot be read.
@@ -170,7 +170,7 @@ class Store(Journal):
         return content
 
     def variant_folder(self, variant: str) -> Folder:
-        """The folder of a variant's files.
+        """Return the folder of a variant's files.
 
         Raises:
             StoreError: The id is not a name of a folder.
@@ -178,7 +178,7 @@ class Store(Journal):
         return variant_folder(self.folder, variant)
 
     def write_files(self, variant: str, files: Mapping[str, str | bytes]) -> None:
-        """Write a variant's files in this order, each whole or not at all.
+        """Write a variant's files in this order, each atomically.
 
         Args:
             variant: The variant's id.
@@ -197,7 +197,7 @@ class Store(Journal):
 
 
 class _StoredRecords(Mapping[str, VariantRecord]):
-    """Some records of a store, which stay on disk."""
+    """A lazy mapping of some records of a store."""
 
     def __init__(self, store: Store, variants: Iterable[str]) -> None:
         self._store, self._variants = store, dict.fromkeys(variants)
@@ -218,7 +218,7 @@ class _StoredRecords(Mapping[str, VariantRecord]):
 
 
 def stored_records(folder: Path) -> Iterator[VariantRecord]:
-    """Every finished record of a run directory, in the experiment's order, one at a time.
+    """Yield all finished records of a run directory, in the experiment's order.
 
     Raises:
         StoreError: The directory holds no run, or cannot be read.

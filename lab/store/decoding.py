@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written: so many values of it are read, and what is wrong is told in one line."""
+"""Decoding of untrusted JSON, with a limit on the number of values and one-line errors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lab.base.errors import StoreError
 T = TypeVar("T")
 
 MOST_VALUES: Final = 5_000_000
-"""Most values of one text, of up to 100 bytes each. A record has a thousand, a large run's archive half a million."""
+"""The most values in one text. A record has a thousand, a large run's archive half a million."""
 
 _MOST_FAST: Final = 200_000
-"""Most values of a text that pydantic parses by itself: faster, and up to 3.5 KB for each that does not fit."""
+"""The most values of a text that pydantic parses itself: faster, but up to 3.5 KB per invalid value."""
 
 _MOST_REASON: Final = 300
 
 
 def decode(adapter: TypeAdapter[T], text: str | bytes, place: str) -> T:
-    """Return what an adapter makes of JSON text.
+    """Decode and validate JSON text.
 
     Args:
         adapter: Checks the values.
@@ -40,7 +40,7 @@ def decode(adapter: TypeAdapter[T], text: str | bytes, place: str) -> T:
 
 
 def validate(adapter: TypeAdapter[T], value: object, place: str) -> T:
-    """Return what an adapter makes of plain values; see `decode`."""
+    """Validate plain values; see `decode`."""
     try:
         return adapter.validate_python(value)
     except ValueError as error:
@@ -49,9 +49,9 @@ def validate(adapter: TypeAdapter[T], value: object, place: str) -> T:
 
 def plain(text: str | bytes, place: str, most_values: int | None = None) -> Any:  # noqa: ANN401 - whatever JSON holds
     """Return the values of JSON text, by default at most `MOST_VALUES`; see `decode`."""
-    most = most_values or MOST_VALUES
-    if (values := _values(text)) > most:
-        raise StoreError(f"{place} cannot be read: expected at most {most} values, found {values}")
+    limit = most_values or MOST_VALUES
+    if (values := _values(text)) > limit:
+        raise StoreError(f"{place} cannot be read: expected at most {limit} values, found {values}")
     try:
         value = json.loads(text)
         if b"\\u" in _encoded(text):
@@ -66,7 +66,7 @@ def _encoded(text: str | bytes) -> bytes:
 
 
 def _values(text: str | bytes) -> int:
-    """Return the most values that a JSON text can hold."""
+    """Return an upper bound of the number of values in a JSON text."""
     content = _encoded(text)
     return 1 + content.count(b",") + content.count(b"[") + content.count(b"{")
 

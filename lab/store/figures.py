@@ -1,4 +1,4 @@
-"""Figures derived from records: hot-loop counts, traffic, the response that variants are ranked by.
+"""Figures derived from records: hot-loop counts, traffic, and the response that ranks variants.
 
 The one place that decides *which* counts a figure is made of.
 """
@@ -31,18 +31,18 @@ _NONE: Final = MemoryCount()
 
 
 def hot_counts(mix: KernelMix | None) -> Counts | None:
-    """Counts of the hot loop, or of the whole kernel where it has no loop; None where nothing was read."""
+    """Return the counts of the hot loop, or of a kernel without loops; None without a mix."""
     return None if mix is None else mix.hot_counts
 
 
 def fma_share(mix: KernelMix | None) -> float | None:
-    """Share of fma in the instructions of the hot loop, 0 to 1; None where nothing was read."""
+    """Return the share of fma in the hot loop's instructions, 0 to 1; None without a mix."""
     counts = hot_counts(mix)
     return None if counts is None else counts.fma_share
 
 
 def wide_fences(mix: KernelMix | None) -> int | None:
-    """Fences of a SASS hot loop that wait until the whole GPU can see what the thread wrote.
+    """Count the fences in a SASS hot loop that wait for visibility to the whole GPU.
 
     None where nothing was read. Releases wider than a block become such fences (`MEMBAR.ALL.GPU`, `.SYS`), each of
     which takes hundreds of cycles.
@@ -57,18 +57,18 @@ _WIDE: Final = (".GPU", ".SYS")
 
 
 def unit_of(records: Iterable[VariantRecord]) -> str:
-    """Unit of throughput in a run, all of whose records share the operator; TFLOP/s where there are none."""
+    """Return the unit of throughput in a run, whose records share the operator; TFLOP/s without records."""
     return next((record.unit for record in records), Merit.TFLOPS)
 
 
 def predicted(record: VariantRecord) -> float | None:
-    """The predicted ceiling, which is the lowest bound, in the record's unit; None without a bound."""
+    """Return the predicted ceiling, the lowest bound, in the record's unit; None without a bound."""
     return record.ceiling
 
 
 @remembered
 def measured(record: VariantRecord) -> float | None:
-    """Measured median throughput in the record's unit.
+    """Return the measured median throughput in the record's unit.
 
     None for failed and for unmeasured variants, and where work or time is 0: nothing compares with that.
     """
@@ -76,67 +76,67 @@ def measured(record: VariantRecord) -> float | None:
 
 
 def estimated(record: VariantRecord) -> float | None:
-    """Throughput in TFLOP/s by the model of the schedulers; None where it does not apply."""
+    """Return the throughput in TFLOP/s by the scheduler model; None if it does not apply."""
     return record.estimate.tflops if record.estimate is not None and record.merit is Merit.TFLOPS else None
 
 
 def peak(record: VariantRecord) -> float | None:
-    """The GPU's peak in the record's unit; None where it is unknown, and in a unit of the user's own."""
+    """Return the GPU's peak in the record's unit; None if it is unknown or the unit is the user's own."""
     return (record.prediction.peak or None) if record.prediction and record.declared_rate is None else None
 
 
 @remembered
 def emulated_traffic(record: VariantRecord, *accesses: str) -> MemoryCount | None:
-    """Traffic of some kinds of access (keys of `ExecutedCounts.memory`) on the CPU; None without any request."""
+    """Return the emulated traffic of some kinds of access (keys of `ExecutedCounts.memory`); None without requests."""
     executed = record.emulation.executed if record.emulation else None
-    found = [executed.memory[access] for access in accesses if access in executed.memory] if executed else []
-    total = sum(found[1:], found[0]) if found else _NONE
+    counts = [executed.memory[access] for access in accesses if access in executed.memory] if executed else []
+    total = sum(counts[1:], counts[0]) if counts else _NONE
     return total if total.requests else None
 
 
 def emulated_sectors(record: VariantRecord) -> float | None:
-    """Sectors per request of global loads and of global stores, averaged as in `predicted_sectors`."""
+    """Return the sectors per request of global loads and stores, averaged as in `predicted_sectors`."""
     counts = (emulated_traffic(record, *accesses) for accesses in (GLOBAL_LOADS, ("global.store",)))
-    found = [count.sectors_per_request for count in counts if count]
-    return sum(found) / len(found) if found else None
+    ratios = [count.sectors_per_request for count in counts if count]
+    return sum(ratios) / len(ratios) if ratios else None
 
 
 def emulated_excess(record: VariantRecord) -> float | None:
-    """Bytes of the sectors that global accesses touch per byte that they ask for; 1 is perfectly coalesced."""
+    """Return the bytes of touched sectors per requested byte of global accesses; 1 is perfectly coalesced."""
     total = emulated_traffic(record, *GLOBAL)
     return total.bytes_moved / total.bytes_used if total and total.bytes_used else None
 
 
 def emulated_conflicts(record: VariantRecord) -> float | None:
-    """Bank conflicts per request to shared memory, over all kinds of access."""
+    """Return the bank conflicts per request to shared memory, over all kinds of access."""
     total = emulated_traffic(record, *SHARED)
     return total.bank_conflicts / total.requests if total else None
 
 
 def predicted_sectors(record: VariantRecord) -> float | None:
-    """Sectors per request that the template predicts, averaged over its kinds of global access."""
-    found = [cost for name, cost in record.accesses.items() if name.startswith("global.")]
-    return sum(found) / len(found) if found else None
+    """Return the sectors per request that the template predicts, averaged over its kinds of global access."""
+    costs = [cost for name, cost in record.accesses.items() if name.startswith("global.")]
+    return sum(costs) / len(costs) if costs else None
 
 
 def predicted_accesses(record: VariantRecord) -> dict[str, tuple[float, float]]:
-    """Compare what the template predicts of its accesses with what was counted on the CPU.
+    """Compare the template's predicted accesses with the emulated counts.
 
     Returns:
         Kind of access to the predicted and the counted figure, where both are known: sectors per request for global
         memory, bank conflicts per request for shared memory.
     """
-    found = {}
+    figures = {}
     for name, predicted in record.accesses.items():
         accesses = GLOBAL_LOADS if name == "global.load" else (name,)
         if counted := emulated_traffic(record, *accesses):
             per_request = counted.bank_conflicts / counted.requests
-            found[name] = predicted, counted.sectors_per_request if name.startswith("global.") else per_request
-    return found
+            figures[name] = predicted, counted.sectors_per_request if name.startswith("global.") else per_request
+    return figures
 
 
 def shared_bytes(record: VariantRecord) -> int | None:
-    """Static and dynamic shared memory of a block, in bytes; the most of several launches."""
+    """Return the static and dynamic shared memory of a block in bytes; the largest of several launches."""
     if record.build is None:
         return None
     if record.launch:
@@ -146,7 +146,7 @@ def shared_bytes(record: VariantRecord) -> int | None:
 
 
 class Basis(StrEnum):
-    """Origin of the figure that variants are compared by."""
+    """The origin of the figure that ranks variants."""
 
     MEASURED = "measured"
     ESTIMATE = "estimate"
@@ -156,7 +156,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The figure that variants are ranked and compared by: one figure of one kind for all of them.
+    """The figure that ranks variants: one figure of one kind for all of them.
 
     Attributes:
         basis: Its origin.
@@ -177,11 +177,11 @@ class Response:
 
     @property
     def kind(self) -> Kind:
-        """Measured or predicted."""
+        """The kind of the figure: measured or predicted."""
         return Kind.MEASURED if self.basis is Basis.MEASURED else Kind.PREDICTED
 
     def of(self, record: VariantRecord) -> float | None:
-        """The response of one variant, in `unit`; None where it has none, failed or was pruned."""
+        """Return the response of a variant, in `unit`; None if it has none, failed or was pruned."""
         if record.status.failed or record.status is Status.PRUNED:
             return None
         if self.basis is Basis.SCORE:
@@ -190,7 +190,7 @@ class Response:
         return figure(record)
 
     def standing(self, record: VariantRecord) -> float | None:
-        """What ranks a variant among those of its problem, the highest first; None where it has no response."""
+        """Return the figure that ranks a variant within its problem, highest first; None without a response."""
         value, timed = self.of(record), record.measurement
         if value is None or not self.in_turns or timed is None or timed.baseline is None:
             return value
@@ -198,7 +198,7 @@ class Response:
 
     @property
     def rule(self) -> str:
-        """How variants are ranked, as a sentence; empty where it is by the response itself."""
+        """The ranking rule as a sentence; empty if the response itself ranks."""
         if not self.in_turns:
             return ""
         return (
@@ -208,11 +208,11 @@ class Response:
 
     @property
     def tolerance(self) -> float:
-        """Relative difference below which two responses are tied, as far as it is the same for all variants."""
+        """Relative difference below which two responses are tied, as far as it is common to all variants."""
         return _TOLERANCE[self.basis]
 
     def tied(self, first: VariantRecord, second: VariantRecord) -> bool:
-        """Whether the difference of two variants is within what their figures are known to err or to scatter."""
+        """Return whether two variants differ by no more than the error or scatter of their figures."""
         by = self.standing if first.problem == second.problem else self.of
         a, b = by(first), by(second)
         if a is None or b is None or (self.basis is Basis.MEASURED and doubtful(first) is not doubtful(second)):
@@ -221,11 +221,11 @@ class Response:
 
     @property
     def format(self) -> str:
-        """Format specification of its figures."""
+        """Format specification of the figures."""
         return format_of(self.unit)
 
     def text(self, value: float) -> str:
-        """Write a figure in `unit`, without it."""
+        """Format a figure in `unit`, without the unit."""
         return amount(value, self.unit)
 
     @property
@@ -243,19 +243,19 @@ that orders of instructions that change throughput by 2 % and more are within it
 
 @remembered
 def noise(record: VariantRecord) -> float:
-    """Relative scatter of a measured variant's samples, half of p20 to p80; 0 where nothing was measured."""
+    """Return the relative scatter of a variant's samples, half of p20 to p80; 0 without a measurement."""
     return record.measurement.samples.spread / 2 if record.measurement else 0.0
 
 
 def scored(records: Sequence[VariantRecord]) -> dict[str, float]:
-    """Throughput by the score, never above the ceiling; variants without a score are absent."""
+    """Return throughputs by the score, capped by the ceiling; variants without a score are absent."""
     by_id = {record.variant: record for record in records}
-    rates = {variant: rate(by_id[variant], found) for variant, found in scores(records).items()}
+    rates = {variant: rate(by_id[variant], kernel_score) for variant, kernel_score in scores(records).items()}
     return {variant: value for variant, value in rates.items() if value is not None}
 
 
 def tied_with_best(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """The best variant and those that cannot be told apart from it, best first."""
+    """Return the best variant and those tied with it, best first."""
     best = ranked(records, response)
     if undecided(records, response):
         return best
@@ -263,14 +263,14 @@ def tied_with_best(records: tuple[VariantRecord, ...], response: Response) -> tu
 
 
 def undecided(records: Sequence[VariantRecord], response: Response) -> bool:
-    """Whether the variants are ranked by predicted times that differ by less than these err against each other."""
+    """Return whether variants are ranked by predicted times that differ by less than their mutual error."""
     if response.basis is not Basis.SCORE:
         return False
-    return cannot_tell(list(estimates([one for one in records if response.of(one) is not None]).values()))
+    return cannot_tell(list(estimates([record for record in records if response.of(record) is not None]).values()))
 
 
 def response_of(records: tuple[VariantRecord, ...]) -> Response:
-    """Choose the response.
+    """Choose the response for a set of records.
 
     Measured throughput if any variant has it; else the estimate if all compared variants do; else the score if any
     does; else the ceiling. It is never a mixture: figures of different origins cannot be compared.
@@ -284,14 +284,14 @@ def response_of(records: tuple[VariantRecord, ...]) -> Response:
     compared = [record for record in records if ceiling.of(record) is not None]
     if compared and all(estimated(record) is not None for record in compared):
         return Response(Basis.ESTIMATE, "estimated_tflops", "estimated throughput", unit)
-    if found := scored([record for record in records if record.status is not Status.PRUNED]):
+    if throughputs := scored([record for record in records if record.status is not Status.PRUNED]):
         column = column_name("scored_tflops", unit)
-        return Response(Basis.SCORE, column, "predicted throughput", unit, found)
+        return Response(Basis.SCORE, column, "predicted throughput", unit, throughputs)
     return ceiling
 
 
 def column_name(name: str, unit: str) -> str:
-    """Name of a throughput column in a unit: ``measured_gb_s``, ``measured_updates_ns`` for ``measured_tflops``."""
+    """Return the name of a throughput column in a unit: ``measured_gb_s`` for ``measured_tflops``."""
     if unit == Merit.TFLOPS:
         return name
     words = re.sub(r"\W+", "_", unit.lower(), flags=re.ASCII).strip("_")
@@ -299,21 +299,21 @@ def column_name(name: str, unit: str) -> str:
 
 
 _TAKEN: Final = frozenset({"", "ms", "spread", "peak_share", "bound", "sectors", "loss", "tflops"})
-"""What would make the name of another column behind ``measured_``, ``predicted_``, ``estimated_`` and ``scored_``."""
+"""Words that would clash with other columns behind ``measured_``, ``predicted_``, ``estimated_``, ``scored_``."""
 
 
 def format_of(unit: str) -> str:
-    """Format specification of a throughput: two digits behind the point, or where the unit is the user's own, four."""
+    """Return the format of a throughput: two decimals, or four significant digits for a user's own unit."""
     return ".2f" if isinstance(unit, Merit) else ".4g"
 
 
 def amount(value: float, unit: str) -> str:
-    """Write a throughput without its unit."""
+    """Format a throughput without its unit."""
     return format(value, format_of(unit))
 
 
 def time_ms(record: VariantRecord, response: Response) -> float | None:
-    """Milliseconds of a launch by a response: measured, or those in which the predicted throughput does the work."""
+    """Return milliseconds per launch by a response: measured, or derived from the predicted throughput."""
     if response.basis is Basis.MEASURED:
         return record.measurement.samples.median if measured(record) is not None and record.measurement else None
     figure = response.of(record)
@@ -321,7 +321,7 @@ def time_ms(record: VariantRecord, response: Response) -> float | None:
 
 
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """Records that have a response, best first; equal ones keep the experiment's order.
+    """Return records with a response, best first; ties keep the experiment's order.
 
     Records of one problem are ranked by their standing, those of several by the response, in which alone they compare.
     Those that are `doubtful` come last: a variant does not win by the time of a card that differs from the others.
@@ -333,12 +333,12 @@ def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[Vari
 
 
 def ranking(records: Sequence[VariantRecord], response: Response) -> Callable[[VariantRecord], float | None]:
-    """Return what ranks records: their standing where they are of one problem, else the response."""
+    """Return the ranking function: the standing for records of one problem, else the response."""
     return response.standing if _alike(records) else response.of
 
 
 def rule_of(records: Sequence[VariantRecord], response: Response) -> str:
-    """Say how records are ranked, in a sentence; empty where it is by the response itself."""
+    """Return the ranking rule as a sentence; empty if the response itself ranks."""
     return response.rule if _alike(records) else ""
 
 
@@ -347,62 +347,62 @@ def _alike(records: Sequence[VariantRecord]) -> bool:
 
 
 def doubtful(record: VariantRecord) -> bool:
-    """Whether a variant's time does not compare with those of the run's other cards."""
+    """Return whether a variant's time is not comparable with those of the run's other cards."""
     return record.measurement is not None and bool(record.measurement.doubt)
 
 
 def setting_in_words(setting: Mapping[str, Scalar]) -> str:
-    """Spell a setting of parameters as labels do: ``block=256 fast=true``."""
+    """Format a setting of parameters as labels do: ``block=256 fast=true``."""
     return " ".join(f"{name}={str(v).lower() if isinstance(v, bool) else v}" for name, v in setting.items())
 
 
 def over_setting(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> dict[str, float]:
-    """Return throughput over that of the variant which differs in the run's setting alone, by variant.
+    """Return each variant's throughput relative to its counterpart with the run's setting.
 
     A variant whose counterpart failed or does not exist is left out; so is every variant where the run has no setting.
     """
     if not run.setting:
         return {}
     rates = {_identity(record, {}): response.of(record) for record in records}
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for record in records:
-        own, other = response.of(record), rates.get(_identity(record, run.setting))
-        if own and other:
-            found[record.variant] = own / other
-    return found
+        own, counterpart = response.of(record), rates.get(_identity(record, run.setting))
+        if own and counterpart:
+            ratios[record.variant] = own / counterpart
+    return ratios
 
 
 def _identity(record: VariantRecord, setting: Mapping[str, Scalar]) -> str:
-    """All that tells a variant from others, some of its parameters replaced."""
+    """Return the identity of a variant, with some parameters replaced."""
     parameters = sorted({**record.parameters, **setting}.items())
-    rest = (sorted(record.problem.items()), record.arch, record.compiler, record.options)
-    return repr((record.kernel, parameters, *rest))
+    conditions = (sorted(record.problem.items()), record.arch, record.compiler, record.options)
+    return repr((record.kernel, parameters, *conditions))
 
 
 def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, tuple[VariantRecord, ...]]:
-    """Records by the label of their problem: its name, or ``m=2048 layout=nt``; empty where there is one problem.
+    """Group records by their problem's label: its name, or ``m=2048 layout=nt``; empty for a single problem.
 
     Only variants of the same problem compete: each problem has its own winner and its own baseline.
     """
     groups: dict[str, list[VariantRecord]] = {}
     for record in records:
-        held = {name: text(record.problem[name]) for name in run.problem_axes if name in record.problem}
-        label = " ".join(value if name == "name" else f"{name}={value}" for name, value in held.items())
+        axis_values = {name: text(record.problem[name]) for name in run.problem_axes if name in record.problem}
+        label = " ".join(value if name == "name" else f"{name}={value}" for name, value in axis_values.items())
         groups.setdefault(label, []).append(record)
     return {label: tuple(group) for label, group in groups.items()}
 
 
 def text(value: object) -> str:
-    """Return a value as experiment files write it."""
+    """Format a value as in experiment files."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def name_of(record: VariantRecord, *, without: str = "") -> str:
-    """Name a variant in a sentence: its kernel, then its label, `without` a problem's label at the beginning."""
+    """Return a variant's name for a sentence: kernel and label, `without` a leading problem label."""
     label = record.label.removeprefix(without).strip()
     return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Write a share as a percentage: `87.3 %` for 0.873, with a no-break space."""
+    """Format a share as a percentage: `87.3 %` for 0.873, with a no-break space."""
     return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"

@@ -1,4 +1,4 @@
-"""A SQLite file that outlives crashes: locking, recovery, schema check and transactions, for every kind of run.
+"""A crash-safe SQLite file: locking, recovery, schema check and transactions, for every kind of run.
 
 `lab.store.database` keeps the records of a run in one, `lab.store.tuning` the times of a tuning run. A row counts once
 its transaction is committed; whatever ends the process, committed rows are there afterwards and others are not.
@@ -29,19 +29,19 @@ from lab.store.schema import SCHEMA, check_schema
 
 
 def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Check that the state of a run says whether that finished, and under which conditions it was made."""
+    """Check that a run's state has the keys `finished` and `conditions`."""
     if isinstance(state.get("finished"), bool) and isinstance(state.get("conditions"), dict):
         return state
     raise ValueError("expected the keys conditions, a mapping, and finished, true or false")
 
 
 Statement = tuple[str, Iterable[tuple[Any, ...]]]
-"""SQL with `?` for values, and the rows of values to execute it with."""
+"""SQL with `?` placeholders, and the rows to execute it with."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFormat:
-    """What a journal file holds.
+    """The format of a journal file.
 
     Attributes:
         name: File name inside the run directory.
@@ -60,37 +60,37 @@ class JournalFormat:
 
 T = TypeVar("T")
 RunState = dict[str, Any]
-"""`conditions`, a mapping, and whether the run `finished`."""
+"""A run's state: `conditions`, a mapping, and whether the run `finished`."""
 
 _ANYTHING: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 _STATE: Final[TypeAdapter[RunState]] = TypeAdapter(Annotated[RunState, AfterValidator(_checked_state)])
 _DAMAGE: Final = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of a damaged file; SQLite quotes it in messages, which need not be UTF-8 then."""
+"""Errors of a damaged file; SQLite quotes its content in messages, which then need not be UTF-8."""
 
 _COMPANIONS: Final = ("", "-wal", "-shm", "-journal")
-"""Suffixes of the names of a database's files."""
+"""Suffixes of a database's file names."""
 
 _SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
-"""End of a rollback journal that names another file, which SQLite removes when it rolls back."""
+"""Last bytes of a rollback journal that names another file, which SQLite would remove on rollback."""
 
 _MOST_ROW_BYTES: Final = 1 << 26
-"""Largest record."""
+"""The largest record in bytes."""
 
 _STEPS_PER_LOOK: Final = 1_000_000
-"""Instructions of SQLite's machine between two looks at the clock: some milliseconds."""
+"""SQLite VM instructions between two checks of the clock: some milliseconds."""
 
 _MOST_SECONDS: Final = 10.0
-"""Longest time for reading a schema, which takes a millisecond."""
+"""Time limit in seconds for reading a schema, which takes a millisecond."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a database file to write, creating it where it is missing."""
+    """Open a database file for writing, creating it if needed."""
     # a `Writer`'s thread uses it, too; the journal's own lock keeps transactions of two threads apart
     return _guarded(sqlite3.connect(path, check_same_thread=False))
 
 
 def _guarded(db: sqlite3.Connection) -> sqlite3.Connection:
-    """Limit what a file that somebody else made can do when it is read."""
+    """Harden a connection against a malicious file."""
     db.execute("PRAGMA trusted_schema=OFF")
     db.execute("PRAGMA cell_size_check=ON")
     db.execute("PRAGMA mmap_size=0")  # a file that another process cuts short would end this one
@@ -100,7 +100,7 @@ def _guarded(db: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open a database file that is there, and refuse statements that write.
+    """Open an existing database file read-only.
 
     SQLite keeps a file of shared memory beside a database with a write-ahead log; a reader makes it, too, and removes
     it only if it may write. Where that fails, in a folder that cannot be written, the database is opened as one that
@@ -127,7 +127,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _schema(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Return kind, name and definition of everything that a database holds, its spaces as one."""
+    """Return kind, name and definition of all objects in a database, with whitespace normalised."""
     rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return [(str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows]
 
@@ -139,7 +139,7 @@ def _ends_with(folder: Folder, name: str, end: bytes) -> bool:
 
 
 class Journal:
-    """A journal file, opened by one process to write or by any to read. Use a subclass of it as a context manager.
+    """A journal file, opened by one process to write or by any to read. Use a subclass as a context manager.
 
     Attributes:
         form: What the file holds; each subclass says so.
@@ -151,7 +151,7 @@ class Journal:
     form: ClassVar[JournalFormat]
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        """Open the file, and recover what an earlier process left behind.
+        """Open the file and recover what an earlier process left.
 
         Args:
             folder: The run directory.
@@ -178,22 +178,22 @@ class Journal:
             raise StoreError(f"{self.path} cannot be opened: {error}") from error
 
     def _is_there(self) -> bool:
-        """Check the database's files, which SQLite opens by itself, and return whether there is one.
+        """Check the database's files, which SQLite opens itself, and return whether there is a database.
 
         Raises:
             StoreError: One of them is not a regular file, or names a file for SQLite to remove.
         """
         folder, name = Folder(self.folder), self.form.name
         try:
-            there = [folder.check(f"{name}{suffix}") for suffix in _COMPANIONS]
-            if there[-1] and _ends_with(folder, f"{name}{_COMPANIONS[-1]}", _SUPER_JOURNAL):
+            present = [folder.check(f"{name}{suffix}") for suffix in _COMPANIONS]
+            if present[-1] and _ends_with(folder, f"{name}{_COMPANIONS[-1]}", _SUPER_JOURNAL):
                 raise StoreError(
                     f"{self.path}{_COMPANIONS[-1]} names another file, which SQLite would remove; "
                     f"expected a journal of {name} alone"
                 )
         except OSError as error:  # a name that is too long, a folder that may not be entered
             raise StoreError(f"{self.path} cannot be read: {error.strerror}") from error
-        return there[0]
+        return present[0]
 
     def _recover(self) -> None:
         """Open the file to write, after setting aside a damaged one."""
@@ -206,7 +206,7 @@ class Journal:
             self._open()
 
     def _open(self) -> None:
-        """Connect, check and complete the file."""
+        """Connect, check and complete the file; return its schema version."""
         writes = self._lock is not None
         if not self._is_there() and not writes:
             form = self.form
@@ -232,7 +232,7 @@ class Journal:
             raise
 
     def _check_schema(self) -> None:
-        """Check that the file holds no table, view, trigger or index but those of this program.
+        """Check that the file holds only this program's tables, views, triggers and indexes.
 
         Raises:
             StoreError: It does: reading them could compute anything.
@@ -255,7 +255,7 @@ class Journal:
                 )
 
     def _check(self) -> None:
-        """Read every page.
+        """Read every page to check it.
 
         Raises:
             sqlite3.DatabaseError: one of them is damaged.
@@ -265,12 +265,12 @@ class Journal:
             raise sqlite3.DatabaseError(state)
 
     def _set_aside(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
-        """Rename a damaged file: what it holds cannot be trusted, and all of it can be made again."""
-        kept = self.path.with_name(f"{self.path.name}.damaged")
-        self.path.replace(kept)
+        """Rename a damaged file: its content cannot be trusted and can be recreated."""
+        target = self.path.with_name(f"{self.path.name}.damaged")
+        self.path.replace(target)
         for companion in ("-wal", "-shm"):
             Folder(self.folder).remove(f"{self.form.name}{companion}")
-        self.damage = f"The database of an earlier run was damaged ({error}); it is kept as {kept.name}."
+        self.damage = f"The database of an earlier run was damaged ({error}); it is kept as {target.name}."
 
     def __enter__(self) -> Self:
         return self
@@ -281,7 +281,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Merge the write-ahead log into the file, close it, and let others write."""
+        """Merge the write-ahead log into the file, close it, and release the lock."""
         if self._lock is not None:
             with contextlib.suppress(sqlite3.Error):  # on a full disk, say: the log keeps what is not merged yet
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -294,15 +294,15 @@ class Journal:
             self._lock = None
 
     def note(self, key: str, value: object) -> None:
-        """Store a value that JSON can hold under a key, replacing what was there."""
+        """Store a JSON value under a key, replacing an older one."""
         self._commit(self._noting(key, json.dumps(value)))
 
     def noted(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """Return the value that `note` stored; None where there is none."""
+        """Return the value stored by `note`; None if there is none."""
         return self.fact(_ANYTHING, key)
 
     def fact(self, shape: TypeAdapter[T], key: str) -> T | None:
-        """Return the value under a key; None where there is none.
+        """Return the value under a key; None if there is none.
 
         Raises:
             StoreError: It does not have this shape.
@@ -311,7 +311,7 @@ class Journal:
         return None if text is None else decode(shape, text, f"{self.path}: {key}")
 
     def state(self) -> RunState | None:
-        """Return the conditions of the run that made the content, and its progress; None before it began.
+        """Return the conditions and progress of the run in the file; None before its start.
 
         Raises:
             StoreError: It cannot be read.
@@ -319,21 +319,21 @@ class Journal:
         return self.fact(_STATE, "state")
 
     def copy_into(self, folder: Path) -> None:
-        """Copy the file, with all that is committed, into another directory.
+        """Copy the file with all committed rows into another directory.
 
         Raises:
             StoreError: It cannot be written there.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(connect(folder / self.form.name)) as other:
-                self._db.backup(other)
+            with contextlib.closing(connect(folder / self.form.name)) as copy:
+                self._db.backup(copy)
         except (*_DAMAGE, OSError) as error:
             raise StoreError(f"{folder / self.form.name} cannot be written: {error}") from error
 
     @contextlib.contextmanager
     def unchanging(self) -> Iterator[None]:
-        """Within this context all reads see the file at one moment, even while another process writes to it.
+        """Give all reads within the `with` block one snapshot, even while another process writes.
 
         Raises:
             StoreError: the file cannot be read.
@@ -347,17 +347,17 @@ class Journal:
             yield
 
     def _noting(self, key: str, text: str) -> Statement:
-        """What stores a fact that is JSON text already."""
+        """Return the statement that stores a fact given as JSON text."""
         statement = f"INSERT OR REPLACE INTO {self.form.facts} VALUES (?, ?)"  # noqa: S608 - our own name
         return statement, [(key, text)]
 
     def _noted_text(self, key: str) -> str | None:
-        """The JSON text stored under a key; None where there is none."""
+        """Return the JSON text under a key; None if there is none."""
         rows = self._select(f"SELECT json FROM {self.form.facts} WHERE key=?", key)  # noqa: S608 - our own name
         return str(rows[0][0]) if rows else None
 
     def _commit(self, *statements: Statement) -> None:
-        """Execute statements in one transaction: all of them count, or none.
+        """Execute statements in one transaction.
 
         Raises:
             StoreError: the file cannot be written.
@@ -371,7 +371,7 @@ class Journal:
             raise StoreError(f"{self.path} cannot be written: {error}") from error
 
     def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Every row that a query selects.
+        """Return all rows of a query.
 
         Raises:
             StoreError: the file cannot be read.
@@ -383,7 +383,7 @@ class Journal:
             raise StoreError(f"{self.path} cannot be read: {error}") from error
 
     def _iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """The rows that a query selects, one at a time.
+        """Yield the rows of a query.
 
         Raises:
             StoreError: the file cannot be read.

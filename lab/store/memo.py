@@ -1,4 +1,4 @@
-"""Figures of records that a report asks for again and again are computed once."""
+"""A cache of figures of records within one report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class _Known:
-    """What was computed: function and further arguments to results by the record's identity; and those records."""
+    """The cached results: function and further arguments to results by the record's identity; and the records."""
 
     __slots__ = ("records", "results")
 
@@ -30,7 +30,7 @@ _KNOWN: ContextVar[_Known | None] = ContextVar("_KNOWN", default=None)
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """Within this context, functions that are `remembered` keep what they return, and the records that it is of."""
+    """Cache the results of `remembered` functions, and their records, within the `with` block."""
     token = _KNOWN.set(_Known())
     try:
         yield
@@ -41,21 +41,21 @@ def remembering() -> Iterator[None]:
 def remembered(
     function: Callable[Concatenate[VariantRecord, P], T],
 ) -> Callable[Concatenate[VariantRecord, P], T]:
-    """Let a function of a record and of hashable arguments by position compute each of its results once.
+    """Cache a function of a record and hashable positional arguments.
 
     A record is recognised by identity: comparing two takes longer than most figures.
     """
 
     @wraps(function)
-    def found(record: VariantRecord, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        known = _KNOWN.get()
-        if known is None:
+    def memoised(record: VariantRecord, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        memo = _KNOWN.get()
+        if memo is None:
             return function(record, *args, **kwargs)
-        results, place = known.results[(function, args)], id(record)
+        results, place = memo.results[(function, args)], id(record)
         if place not in results:
-            known.records[place] = record  # so that no other record gets its identity
+            memo.records[place] = record  # so that no other record gets its identity
             results[place] = function(record, *args, **kwargs)
         value: T = results[place]
         return value
 
-    return found
+    return memoised

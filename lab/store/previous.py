@@ -1,4 +1,4 @@
-"""The last finished run of a directory, which a new run there keeps beside it, in ``previous/``.
+"""The last finished run of a directory, kept in ``previous/`` by a new run.
 
 It is a directory of its own, with its report: `lab report` and `lab compare` read it like any other. Tuning runs are
 kept in the same way.
@@ -20,15 +20,15 @@ from lab.store.journal import Journal
 from lab.store.tuning import TuningStore
 
 FOLDER: Final = "previous"
-"""Name of the last finished run's directory in the present one's."""
+"""Name of the subdirectory of the last finished run."""
 
 _STAYS: Final = frozenset({FOLDER, "repeat", "input"})  # input: what a mapping of Python's became, for the new run
 _JOURNALS: Final = ("run.", "tuning.")
-"""Beginnings of the names of the databases and of what guards them: these belong to the run that begins."""
+"""Prefixes of the database and lock files, which belong to the new run."""
 
 
 def keep(store: Store, *, unfinished: bool = False) -> Path | None:
-    """Move the finished run of a directory to its folder `FOLDER`, in place of the one that is there.
+    """Move a directory's finished run to its folder `FOLDER`, replacing the one there.
 
     An unfinished run, one without records and one that this version cannot read are left alone: they are no last
     finished run.
@@ -50,17 +50,17 @@ def keep(store: Store, *, unfinished: bool = False) -> Path | None:
     if not records:
         return None
     target = _emptied(store)
-    with Store(target, create=True) as other:
-        other.write_run(run)
+    with Store(target, create=True) as target_store:
+        target_store.write_run(run)
         for position, record in enumerate(records):
-            other.write(record, position)
-        other.note("state", state)
+            target_store.write(record, position)
+        target_store.note("state", state)
     _move_files(store, target)
     return target
 
 
 def keep_tuning(store: TuningStore) -> None:
-    """The same of a tuning run."""
+    """Copy a finished tuning run to the folder `FOLDER` and move its files there; see `keep`."""
     state = store.state()
     if not state or not state["finished"]:
         return
@@ -90,6 +90,6 @@ def _move_files(store: Journal, target: Path) -> None:
 
 
 def kept(store: Journal) -> Path | None:
-    """The folder of the last finished run of a directory; None where there is none."""
+    """Return the folder of a directory's last finished run; None if there is none."""
     target = Folder(store.folder) / FOLDER
     return target.path if target.size(store.form.name) is not None else None

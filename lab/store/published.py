@@ -1,4 +1,4 @@
-"""Committed results: a run in a few small files, and the run directory that they become again.
+"""Committed results: a run in a few small files, and the run directory restored from them.
 
 ::
 
@@ -52,20 +52,22 @@ TUNING: Final = "tuning.json.xz"
 TIMES: Final = "times.csv.xz"
 WINNERS: Final = "winners.csv.xz"
 FULL: Final = "full"
-"""Folder, beside the committed files, in which the whole page is drawn."""
+"""Subdirectory with the full page, beside the committed files."""
 
 MOST_BYTES: Final = 1 << 26
-"""Most bytes that a committed file may unpack to; the largest has ten million."""
+"""The largest unpacked size of a committed file in bytes; the largest so far has ten million."""
 
 LEFT_OUT: Final = "published"
-"""Key under which a store and provenance.json keep the sentences on what the committed results lack."""
+"""Key of the notes on what committed results lack, in a store and in provenance.json."""
 
 _TEXTS: Final = frozenset({"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", PROVENANCE})
-"""Files of a variant that a committed archive may hold; others in it are ignored."""
+"""Files of a variant allowed in a committed archive; others are ignored."""
 
 _SAMPLE_DIGITS: Final = 5
-"""Significant digits of a tuning run's samples, of which there are tens of thousands: CUDA events resolve 0.5 µs, and
-samples differ by more than a thousandth."""
+"""Significant digits of a tuning run's samples: CUDA events resolve 0.5 µs.
+
+There are tens of thousands of samples, and they differ by more than a thousandth.
+"""
 
 _ERROR_DIGITS: Final = 2
 """Significant digits of a tuning run's errors, which are compared with a tolerance."""
@@ -74,7 +76,7 @@ _KERNELS = TypeAdapter(list[KernelFacts])
 _LIST = TypeAdapter(list[Any])
 _SENTENCES = TypeAdapter(tuple[str, ...])
 _MEMBERS: Final = "members"
-"""Column of the number of products of a size, since `batch` is that of the launches of a sample."""
+"""Column of a size's batch count; the column `batch` holds the launches per sample."""
 
 _TIME_COLUMNS: Final = (
     "stage", "type", "kernel", "m", "n", "k", "kind", "cache", "error", "failure", "batch", "unused", "samples_ms",
@@ -83,7 +85,7 @@ _TIME_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PublishedRun:
-    """A run as it is committed.
+    """A run as committed.
 
     Attributes:
         run: The run's facts.
@@ -99,17 +101,17 @@ class PublishedRun:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether a folder holds committed results of a run or a tuning run."""
+    """Return whether a folder holds committed results of a run or a tuning run."""
     return any(Folder(folder).check(name) for name in (RECORDS, TUNING))
 
 
 def compressed(content: str | bytes) -> bytes:
-    """Text (as UTF-8) or bytes in xz's format; the same bytes for the same content."""
+    """Compress text (as UTF-8) or bytes with xz, deterministically."""
     return lzma.compress(content.encode() if isinstance(content, str) else content, preset=9)
 
 
 def write_records(published: PublishedRun, folder: Path) -> None:
-    """Write `records.json.xz`, a record a line."""
+    """Write `records.json.xz`, one record per line."""
     records = ",\n".join(record_to_text(record) for record in published.records)
     repeat = REPEAT.dump_json(published.repeat).decode() if published.repeat else "null"
     head = f'"schema": {SCHEMA},\n"run": {record_to_text(published.run)},\n"repeat": {repeat}'
@@ -118,23 +120,23 @@ def write_records(published: PublishedRun, folder: Path) -> None:
 
 
 def read_records(folder: Path) -> PublishedRun:
-    """Read what `write_records` wrote.
+    """Read the file of `write_records`.
 
     Raises:
         StoreError: The file is missing or damaged, or another schema of this program wrote it.
     """
     with uncollected():
-        made, place = _read_json(folder, RECORDS), str(folder / RECORDS)
+        content, place = _read_json(folder, RECORDS), str(folder / RECORDS)
         return PublishedRun(
-            validate(RUN, made.get("run"), place),
-            tuple(validate(VARIANT, record, place) for record in validate(_LIST, made.get("records"), place)),
-            validate(REPEAT, made["repeat"], place) if made.get("repeat") else None,
-            validate(_SENTENCES, made.get("left_out", ()), place),
+            validate(RUN, content.get("run"), place),
+            tuple(validate(VARIANT, record, place) for record in validate(_LIST, content.get("records"), place)),
+            validate(REPEAT, content["repeat"], place) if content.get("repeat") else None,
+            validate(_SENTENCES, content.get("left_out", ()), place),
         )
 
 
 def write_listings(texts: Mapping[str, Mapping[str, str]], folder: Path) -> int:
-    """Write the archive of listings, or none where there are no texts.
+    """Write the archive of listings, or remove it if there are no texts.
 
     Args:
         texts: Variant to file name to text. Files of one name are put side by side, since siblings' listings are alike.
@@ -152,7 +154,7 @@ def write_listings(texts: Mapping[str, Mapping[str, str]], folder: Path) -> int:
 
 
 def archive(texts: Mapping[str, Mapping[str, str]]) -> bytes:
-    """The archive of `write_listings`; empty without texts."""
+    """Return the archive of `write_listings`; empty without texts."""
     if not texts:
         return b""
     stream = io.BytesIO()
@@ -168,65 +170,65 @@ def archive(texts: Mapping[str, Mapping[str, str]]) -> bytes:
 
 
 def read_listings(folder: Path) -> dict[str, dict[str, str]]:
-    """Variant to file name to text; empty without an archive.
+    """Return the listings by variant and file name; empty without an archive.
 
     Raises:
         StoreError: The archive is damaged.
     """
-    found: dict[str, dict[str, str]] = {}
+    listings: dict[str, dict[str, str]] = {}
     try:
         for name, content in members(_unpacked(folder, LISTINGS) or b""):
             variant, _, file = name.partition("/")
             if file in _TEXTS:
-                found.setdefault(variant, {})[file] = content.decode()
+                listings.setdefault(variant, {})[file] = content.decode()
     except ValueError as error:
         raise StoreError(f"{folder / LISTINGS} cannot be read: {error}") from error
-    return found
+    return listings
 
 
 def write_tuning(store: TuningStore, folder: Path) -> None:
-    """Write `tuning.json.xz` and `times.csv.xz`: all that the report of a tuning run is drawn from."""
+    """Write `tuning.json.xz` and `times.csv.xz`, from which a tuning run's report is rendered."""
     steps, cuts = store.steps()
-    made = {
+    content = {
         "schema": SCHEMA,
         "facts": FACTS.dump_python(store.facts(), mode="json"),
         "kernels": _KERNELS.dump_python(list(store.kernels()), mode="json"),
         "steps": STEPS.dump_python(dict(steps), mode="json"),
         "cuts": CUTS.dump_python(dict(cuts), mode="json"),
     }
-    write_atomically(folder / TUNING, compressed(json.dumps(made, ensure_ascii=False, indent=0) + "\n"))
+    write_atomically(folder / TUNING, compressed(json.dumps(content, ensure_ascii=False, indent=0) + "\n"))
     write_atomically(folder / TIMES, compressed(times_table(store)))
 
 
 def times_table(store: TuningStore) -> str:
-    """Every time of every stage as CSV; samples in ms, in the order of measuring.
+    """Return all times of all stages as CSV; samples in ms, in order of measurement.
 
     A run with batches has a column more, for their members.
     """
-    names = {one.id: (one.type, one.name) for one in store.kernels()}
+    names = {kernel.id: (kernel.type, kernel.name) for kernel in store.kernels()}
     times = {stage: store.times(stage) for stage in TimingStage}
     dimensions = max((len(size) for own in times.values() for sizes in own.values() for size in sizes), default=0)
-    made = io.StringIO()
-    table = csv.writer(made, lineterminator="\n")
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
     table.writerow([*_TIME_COLUMNS, *([_MEMBERS] if dimensions > len(AXES) else [])])
     for stage, own in times.items():
         for kernel, by_size in sorted(own.items()):
-            for size, one in sorted(by_size.items()):
+            for size, timed in sorted(by_size.items()):
                 plain, members = size[: len(AXES)], size[len(AXES) :]
-                table.writerow([stage, *names.get(kernel, ("", kernel)), *plain, *_time_cells(one), *members])
-    return made.getvalue()
+                table.writerow([stage, *names.get(kernel, ("", kernel)), *plain, *_time_cells(timed), *members])
+    return stream.getvalue()
 
 
-def _time_cells(one: Timed) -> list[object]:
-    facts = [one.kind, one.cache, "" if one.error is None else f"{one.error:.{_ERROR_DIGITS}g}", one.failure]
-    if one.samples is None:
+def _time_cells(timed: Timed) -> list[object]:
+    facts = [timed.kind, timed.cache, "" if timed.error is None else f"{timed.error:.{_ERROR_DIGITS}g}", timed.failure]
+    if timed.samples is None:
         return [*facts, "", "", ""]
-    unused = " ".join(map(str, one.samples.unused))
-    return [*facts, one.samples.batch, unused, " ".join(f"{ms:.{_SAMPLE_DIGITS}g}" for ms in one.samples.ms)]
+    unused = " ".join(map(str, timed.samples.unused))
+    return [*facts, timed.samples.batch, unused, " ".join(f"{ms:.{_SAMPLE_DIGITS}g}" for ms in timed.samples.ms)]
 
 
 def restore(folder: Path, target: Path) -> None:
-    """Make a run directory of committed results; `lab report` and `lab compare` read it as any other.
+    """Restore a run directory from committed results; `lab report` and `lab compare` can read it.
 
     Args:
         folder: The committed results.
@@ -259,12 +261,12 @@ def _restore_run(folder: Path, target: Path) -> None:
 
 
 def _restore_tuning(folder: Path, target: Path) -> None:
-    made = _read_json(folder, TUNING)
+    content = _read_json(folder, TUNING)
     try:
-        kernels = _KERNELS.validate_python(made["kernels"])
-        facts, steps = FACTS.validate_python(made["facts"]), STEPS.validate_python(made["steps"])
-        cuts = CUTS.validate_python(made["cuts"])
-        times = list(_times(folder, {(one.type, one.name): one.id for one in kernels}))
+        kernels = _KERNELS.validate_python(content["kernels"])
+        facts, steps = FACTS.validate_python(content["facts"]), STEPS.validate_python(content["steps"])
+        cuts = CUTS.validate_python(content["cuts"])
+        times = list(_times(folder, {(kernel.type, kernel.name): kernel.id for kernel in kernels}))
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, csv.Error) as error:
         # a row that is too short holds None
         raise StoreError(f"{folder} cannot be read: {error}") from error
@@ -303,11 +305,11 @@ def _make(folder: Path) -> None:
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
-    made = plain(_text(folder, name), str(path))
-    if not isinstance(made, dict):
-        raise StoreError(f"{path} cannot be read: expected a mapping, found {type(made).__name__}")
-    check_schema(made.get("schema"), path)
-    return dict(made)
+    content = plain(_text(folder, name), str(path))
+    if not isinstance(content, dict):
+        raise StoreError(f"{path} cannot be read: expected a mapping, found {type(content).__name__}")
+    check_schema(content.get("schema"), path)
+    return dict(content)
 
 
 def _text(folder: Path, name: str) -> str:
@@ -321,6 +323,6 @@ def _text(folder: Path, name: str) -> str:
 
 
 def _unpacked(folder: Path, name: str) -> bytes | None:
-    """Return the content of a compressed file; None where there is no file of this name."""
+    """Return the content of a compressed file; None if it does not exist."""
     packed = Folder(folder).read(name)
     return None if packed is None else unpacked(packed, MOST_BYTES)

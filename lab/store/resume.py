@@ -1,4 +1,4 @@
-"""Whether a folder's unfinished run may be resumed: only under the conditions under which its content was made."""
+"""Resuming unfinished runs: allowed only under the conditions of the earlier run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from lab.base.errors import StoreError
 
 
 def differing(
-    state: Mapping[str, Any] | None, conditions: Mapping[str, object], *, resume: bool | None, folder: Path, made: str
+    state: Mapping[str, Any] | None,
+    conditions: Mapping[str, object],
+    *,
+    resume: bool | None,
+    folder: Path,
+    content: str,
 ) -> str | None:
     """Compare an earlier run's conditions with those of this run.
 
@@ -20,7 +25,7 @@ def differing(
         conditions: Conditions of this run by name; values that JSON can hold.
         resume: True resumes the earlier run, False never does, None does so where it is unfinished.
         folder: Where the earlier run is.
-        made: What it holds, for the error message: `records were made`.
+        content: What it holds, for the error message: `records were made`.
 
     Returns:
         Names of the conditions that differ: `seed, GPU`; empty where this run resumes the earlier one; None where it
@@ -31,10 +36,10 @@ def differing(
     """
     if state is None or resume is False or (resume is None and state["finished"]):
         return None
-    asked = json.loads(json.dumps(conditions))
-    names = ", ".join(name for name in asked if state["conditions"].get(name) != asked[name])
+    current = json.loads(json.dumps(conditions))
+    names = ", ".join(name for name in current if state["conditions"].get(name) != current[name])
     if names and resume:
         raise StoreError(
-            f"cannot resume the run in {folder}: its {made} with another {names}; use --no-resume to begin again"
+            f"cannot resume the run in {folder}: its {content} with another {names}; use --no-resume to begin again"
         )
     return names

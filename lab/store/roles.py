@@ -1,4 +1,4 @@
-"""Registers of the warps that fetch and of those that multiply: figures beside a variant's throughput.
+"""Registers of producer and consumer warps: figures beside a variant's throughput.
 
 They are of the kernel that changes them by `setmaxnreg`, else of the one with most matrix instructions. ptxas may
 ignore such changes, of which it warns; then there are none in the machine code, and every thread has what it allotted.
@@ -17,7 +17,7 @@ from lab.toolchain.base import Resources
 
 @dataclass(frozen=True, slots=True)
 class RoleRegisters:
-    """Registers of a thread, by what its warp does; in the order of their size, each number once.
+    """Registers per thread by the role of the warp; in ascending order, each number once.
 
     Attributes:
         producers: Of warps that fetch alone.
@@ -32,12 +32,12 @@ class RoleRegisters:
     @property
     def text(self) -> str:
         """All in words: `producer 40, consumer 232`."""
-        named = ((Role.PRODUCER, self.producers), (Role.CONSUMER, self.consumers), (Role.OTHER, self.others))
-        return ", ".join(f"{role} {' and '.join(map(str, counts))}" for role, counts in named if counts)
+        by_role = ((Role.PRODUCER, self.producers), (Role.CONSUMER, self.consumers), (Role.OTHER, self.others))
+        return ", ".join(f"{role} {' and '.join(map(str, counts))}" for role, counts in by_role if counts)
 
 
 def role_registers(record: VariantRecord) -> RoleRegisters | None:
-    """Return a variant's registers by role; None where no warp multiplies or changes them, or without PTX."""
+    """Return a variant's registers by role; None if no warp multiplies or changes them, or nothing is known."""
     kernel = _kernel(record)
     if kernel is None:
         return None
@@ -47,17 +47,17 @@ def role_registers(record: VariantRecord) -> RoleRegisters | None:
         return None
 
     def of(role: Role) -> tuple[int, ...]:
-        counts = {_registers(one, kernel.used) for one in kernel.ptx.roles if one.role is role}
+        counts = {_registers(warp_role, kernel.used) for warp_role in kernel.ptx.roles if warp_role.role is role}
         return tuple(sorted(counts))
 
     return RoleRegisters(of(Role.PRODUCER), of(Role.CONSUMER), of(Role.OTHER))
 
 
 def registers_by_role(record: VariantRecord) -> str | None:
-    """Return `RoleRegisters.text` where warps change their registers; None where all have the same."""
+    """Return `RoleRegisters.text` if warps change their registers; None if all have the same."""
     kernel = _kernel(record)
-    found = role_registers(record) if kernel is not None and kernel.changes else None
-    return None if found is None else found.text
+    registers = role_registers(record) if kernel is not None and kernel.changes else None
+    return None if registers is None else registers.text
 
 
 def _registers(role: WarpRole, used: Resources) -> int:
@@ -72,16 +72,16 @@ class _Kernel:
 
     @property
     def changes(self) -> bool:
-        """Whether warps change their registers."""
+        """Whether warps change their register count."""
         return _changes(self.ptx) and (self.sass is None or _changes(self.sass))
 
 
 def _kernel(record: VariantRecord) -> _Kernel | None:
-    """The kernel that changes registers, else the one with most matrix instructions; None without PTX."""
+    """Return the kernel that changes registers, else the one with most matrix instructions; None without PTX."""
     used = record.build.resources if record.build is not None else None
     launches = [(step.ptx, step.sass, step.resources) for step in record.steps] or [(record.ptx, record.sass, used)]
     kernels = [_Kernel(ptx, sass, own) for ptx, sass, own in launches if ptx is not None and own is not None]
-    return max(kernels, key=lambda one: (one.changes, _multiplied(one.ptx)), default=None)
+    return max(kernels, key=lambda kernel: (kernel.changes, _multiplied(kernel.ptx)), default=None)
 
 
 def _multiplied(mix: KernelMix) -> int:

@@ -1,4 +1,4 @@
-"""What feeds the matrix instructions of a variant, from what the CPU executed: figures beside its throughput.
+"""Memory traffic of a variant's matrix instructions, from emulated counts: figures beside its throughput.
 
 They are of the whole launch that has the most matrix instructions, at the problem that was executed for counts. Matrix
 FLOP are two for each multiply-add of `lab.isa.matrix`.
@@ -17,7 +17,7 @@ from lab.recorded.run_records import EmulatedStep, VariantRecord
 
 @dataclass(frozen=True, slots=True)
 class TensorFigures:
-    """How much a kernel multiplies for what it moves.
+    """The arithmetic intensity of a kernel with matrix instructions.
 
     Attributes:
         flop_per_shared_byte: Matrix FLOP for each byte that is read in shared memory: by loads of threads, by
@@ -34,13 +34,13 @@ class TensorFigures:
 
 
 def tensor_figures(record: VariantRecord) -> TensorFigures | None:
-    """Return the figures of a variant; None where no matrix instruction of a known shape was executed."""
-    done = record.emulation
-    launches = done.counted.launches if done is not None else ()
+    """Return the figures of a variant; None without an executed matrix instruction of a known shape."""
+    emulation = record.emulation
+    launches = emulation.counted.launches if emulation is not None else ()
     if not launches:
         return None
-    most = max(range(len(launches)), key=lambda i: _matrix_instructions(launches[i]))
-    step, counts = launches[most], launches[most].executed
+    heaviest = max(range(len(launches)), key=lambda i: _matrix_instructions(launches[i]))
+    step, counts = launches[heaviest], launches[heaviest].executed
     if counts is None or not (flop := 2 * multiply_adds(counts)):
         return None
     instructions, copies = _matrix_instructions(step), copies_of(step, 1.0)
@@ -53,7 +53,7 @@ def tensor_figures(record: VariantRecord) -> TensorFigures | None:
         flop / shared if shared else None,
         flop / fetched if fetched else None,
         instructions / counts.warps,
-        _in_flight(record, most, step, copies),
+        _in_flight(record, heaviest, step, copies),
     )
 
 
@@ -62,7 +62,7 @@ def _matrix_instructions(step: EmulatedStep) -> int:
 
 
 def _in_flight(record: VariantRecord, number: int, step: EmulatedStep, copies: Copies | None) -> float | None:
-    """Bytes under way in a block, by the launch of that number."""
+    """Return the bytes in flight per block, for the launch of that number."""
     launch, ptx, resources = record.launch, record.ptx, record.build.resources if record.build else None
     if record.steps:
         of = record.steps[number]

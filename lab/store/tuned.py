@@ -1,4 +1,4 @@
-"""Kernel Tuner's cache files and T4 results: read whatever others wrote, and write what they read.
+"""Kernel Tuner's cache files and T4 results: reading and writing.
 
 A cache file is what `tune_kernel(cache=...)` of Kernel Tuner leaves: a head and an entry for each setting. It may be
 open, without its last brackets, as an interrupted session leaves it. T4 is the results format of auto-tuners
@@ -20,7 +20,7 @@ from lab.base.files import read_regular, write_atomically
 from lab.recorded.run_records import RunRecord, Status, VariantRecord
 
 MOST_BYTES: Final = 500_000_000
-"""A larger file is refused before it is read: the largest published caches have some 100 MB."""
+"""The largest file size in bytes: the largest published caches have some 100 MB."""
 
 T4_VERSION: Final = "1.0.0"
 
@@ -36,7 +36,7 @@ _INVALID: Final = ("timeout", "compile", "runtime", "correctness", "constraints"
 
 @dataclass(frozen=True, slots=True)
 class TunedSetting:
-    """One setting as somebody measured it.
+    """One measured setting from a file.
 
     Attributes:
         setting: Every tunable parameter with its value.
@@ -57,7 +57,7 @@ class TunedSetting:
 
 @dataclass(frozen=True, slots=True)
 class TunedSpace:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         device: The GPU; empty where the file does not say.
@@ -75,7 +75,7 @@ class TunedSpace:
 
 
 def read_tuned(file: Path) -> TunedSpace:
-    """Read a cache file or T4 results, whichever it is.
+    """Read a cache file or T4 results, detecting the format.
 
     Raises:
         UserError: The file cannot be read, or holds neither.
@@ -90,9 +90,9 @@ def read_tuned(file: Path) -> TunedSpace:
     if isinstance(data, dict) and isinstance(data.get("results"), list):
         return _of_t4(data, file)
     accepted = "a cache file of Kernel Tuner, which has the key cache, or T4 results, which have the key results"
-    found = sorted(data)[:8] if isinstance(data, dict) else type(data).__name__
+    keys = sorted(data)[:8] if isinstance(data, dict) else type(data).__name__
     raise UserError(
-        "neither a cache file nor T4 results", code="syntax", at=Location(file), found=found, accepted=accepted
+        "neither a cache file nor T4 results", code="syntax", at=Location(file), found=keys, accepted=accepted
     )
 
 
@@ -100,9 +100,9 @@ def _parsed(text: str, file: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
     stripped = text.strip()
     # Kernel Tuner appends entries and closes the two brackets only at the end of a session
     tries = (stripped, stripped.rstrip(",") + "}}")
-    for one in tries:
+    for candidate in tries:
         try:
-            return json.loads(one, parse_constant=_constant)
+            return json.loads(candidate, parse_constant=_constant)
         except (ValueError, RecursionError) as error:
             last = error
     line = getattr(last, "lineno", None)
@@ -147,11 +147,13 @@ def _of_t4(data: dict[str, Any], file: Path) -> TunedSpace:
     for i, result in enumerate(data["results"]):
         if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
             raise _wrong(file, f"results[{i}].configuration", result, "a mapping")
-        given = result["configuration"]
-        names = names or list(given)
-        if sorted(names) != sorted(given):
-            raise _wrong(file, f"results[{i}].configuration", sorted(given), f"the parameters {', '.join(names)}")
-        setting = {name: _scalar(given[name], file, f"results[{i}].configuration.{name}") for name in names}
+        configuration = result["configuration"]
+        names = names or list(configuration)
+        if sorted(names) != sorted(configuration):
+            raise _wrong(
+                file, f"results[{i}].configuration", sorted(configuration), f"the parameters {', '.join(names)}"
+            )
+        setting = {name: _scalar(configuration[name], file, f"results[{i}].configuration.{name}") for name in names}
         invalid = result.get("invalidity", "correct")
         if invalid not in _INVALID:
             raise _wrong(file, f"results[{i}].invalidity", invalid, ", ".join(_INVALID))
@@ -168,25 +170,25 @@ def _of_t4(data: dict[str, Any], file: Path) -> TunedSpace:
 
 
 def _measured(result: Mapping[str, Any]) -> float | None:
-    """The measurement that is the objective, in ms."""
+    """Return the measurement of the objective, in ms."""
     measurements = result.get("measurements")
     objectives = result.get("objectives")
-    wanted = objectives[0] if isinstance(objectives, list) and objectives else "time"
-    for one in measurements if isinstance(measurements, list) else []:
-        if isinstance(one, dict) and one.get("name") == wanted:
-            ms, _ = _time(one.get("value"), None)
-            scale = {"s": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6}.get(str(one.get("unit")), 1.0)
+    objective = objectives[0] if isinstance(objectives, list) and objectives else "time"
+    for measurement in measurements if isinstance(measurements, list) else []:
+        if isinstance(measurement, dict) and measurement.get("name") == objective:
+            ms, _ = _time(measurement.get("value"), None)
+            scale = {"s": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6}.get(str(measurement.get("unit")), 1.0)
             return None if ms is None else ms * scale
     return None
 
 
 def _time(value: object, error: object) -> tuple[float | None, str]:
-    """A time in ms, or why there is none."""
+    """Return a time in ms, or the reason for its absence."""
     number = _number(value)
     if error is None and number is not None and number > 0:
         return number, ""
-    named = error if isinstance(error, str) else value if isinstance(value, str) else ""
-    return None, named if named in _ERRORS else "no time"
+    error_name = error if isinstance(error, str) else value if isinstance(value, str) else ""
+    return None, error_name if error_name in _ERRORS else "no time"
 
 
 def _number(value: object) -> float | None:
@@ -200,8 +202,8 @@ def _number(value: object) -> float | None:
 
 
 def _numbers(value: object) -> tuple[float, ...]:
-    listed = [_number(one) for one in value] if isinstance(value, list) else []
-    return tuple(one for one in listed if one is not None)
+    listed = [_number(element) for element in value] if isinstance(value, list) else []
+    return tuple(number for number in listed if number is not None)
 
 
 def _text(value: object) -> str:
@@ -219,66 +221,73 @@ def _scalar(value: object, file: Path, key: str) -> Scalar:
 def _values(
     names: Sequence[str], settings: Sequence[TunedSetting], listed: Mapping[str, Any], file: Path
 ) -> dict[str, tuple[Scalar, ...]]:
-    """Values of each parameter: as the file lists them, then those that only settings have."""
-    found: dict[str, tuple[Scalar, ...]] = {}
+    """Return the values of each parameter: those the file lists, then those only settings have."""
+    by_parameter: dict[str, tuple[Scalar, ...]] = {}
     for name in names:
-        given = listed.get(name)
-        values = [_scalar(one, file, f"tune_params.{name}") for one in given] if isinstance(given, list) else []
-        values += [one.setting[name] for one in settings]
-        found[name] = tuple({repr(value): value for value in values}.values())
-    return found
+        file_values = listed.get(name)
+        values = (
+            [_scalar(value, file, f"tune_params.{name}") for value in file_values]
+            if isinstance(file_values, list)
+            else []
+        )
+        values += [setting.setting[name] for setting in settings]
+        by_parameter[name] = tuple({repr(value): value for value in values}.values())
+    return by_parameter
 
 
-def _wrong(file: Path, key: str, found: object, accepted: str) -> UserError:
+def _wrong(file: Path, key: str, value: object, accepted: str) -> UserError:
     return UserError(
-        "not as Kernel Tuner writes it", code="syntax", at=Location(file), key=key, found=found, accepted=accepted
+        "not as Kernel Tuner writes it", code="syntax", at=Location(file), key=key, found=value, accepted=accepted
     )
 
 
 def tuned_space(run: RunRecord, records: Sequence[VariantRecord]) -> TunedSpace:
-    """Return the measured and failed variants of a run; pruned ones and those that were only predicted are left out.
+    """Return the measured and failed variants of a run, without pruned and merely predicted ones.
 
     Raises:
         UserError: The run has several problems, kernels, architectures or sets of options, which the formats do not
             know.
     """
-    kept = [one for one in records if one.measurement or one.status.failed]
-    for what, several in (
-        ("problem", {repr(sorted(one.problem.items())) for one in kept}),
-        ("kernel", {one.kernel for one in kept}),
-        ("arch", {one.arch for one in kept}),
-        ("compiler", {one.compiler for one in kept}),
-        ("options", {one.options for one in kept}),
+    selected = [record for record in records if record.measurement or record.status.failed]
+    for aspect, several in (
+        ("problem", {repr(sorted(record.problem.items())) for record in selected}),
+        ("kernel", {record.kernel for record in selected}),
+        ("arch", {record.arch for record in selected}),
+        ("compiler", {record.compiler for record in selected}),
+        ("options", {record.options for record in selected}),
     ):
         if len(several) > 1:
             raise UserError(
-                f"the run has {len(several)} different values of {what}",
+                f"the run has {len(several)} different values of {aspect}",
                 code="conflict",
-                key=what,
+                key=aspect,
                 accepted="one: a file of Kernel Tuner's holds the settings of one kernel for one problem",
             )
-    names = [name for name in run.swept if all(name in one.parameters for one in kept)]
+    names = [name for name in run.swept if all(name in record.parameters for record in selected)]
     settings = []
-    for one in kept:
-        samples = one.measurement.samples if one.measurement and not one.status.failed else None
+    for record in selected:
+        samples = record.measurement.samples if record.measurement and not record.status.failed else None
         settings.append(
             TunedSetting(
-                {name: one.parameters[name] for name in names},
+                {name: record.parameters[name] for name in names},
                 samples.median if samples else None,
                 samples.used if samples else (),
-                "" if samples else _FAILURES.get(one.status, _UNKNOWN_FAILURE)[0],
-                one.build.seconds * 1e3 if one.build else None,
+                "" if samples else _FAILURES.get(record.status, _UNKNOWN_FAILURE)[0],
+                record.build.seconds * 1e3 if record.build else None,
                 run.started,
             )
         )
-    values = {name: tuple({repr(one.setting[name]): one.setting[name] for one in settings}.values()) for name in names}
+    values = {
+        name: tuple({repr(setting.setting[name]): setting.setting[name] for setting in settings}.values())
+        for name in names
+    }
     size = [value for value in run.problem.values() if isinstance(value, int) and not isinstance(value, bool)]
-    kernel = kept[0].kernel if kept else run.experiment
+    kernel = selected[0].kernel if selected else run.experiment
     return TunedSpace(run.gpu.name if run.gpu else "", kernel, size, values, tuple(settings))
 
 
 def write_tuned(file: Path, run: RunRecord, records: Sequence[VariantRecord]) -> None:
-    """Write a run as T4 results where the file's name ends in .t4.json, else as a cache file.
+    """Write a run as T4 results if the file's name ends in .t4.json, else as a cache file.
 
     Raises:
         UserError: The run does not fit into such a file, or the file cannot be written.
@@ -293,16 +302,20 @@ def write_tuned(file: Path, run: RunRecord, records: Sequence[VariantRecord]) ->
 
 
 def cache_text(space: TunedSpace) -> str:
-    """Write a space as a cache file that Kernel Tuner 1.5 continues or simulates."""
+    """Return a space as the text of a cache file that Kernel Tuner 1.5 can continue or simulate."""
     entries = {}
-    for one in space.settings:
-        took: dict[str, Any] = {"time": one.ms, "times": list(one.times)}
-        if one.ms is None:
-            took = {"time": one.failure if one.failure in _ERRORS else _UNKNOWN_FAILURE[0]}
-        spent = {"compile_time": one.compile_ms or 0.0, "verification_time": 0.0, "benchmark_time": sum(one.times)}
+    for setting in space.settings:
+        took: dict[str, Any] = {"time": setting.ms, "times": list(setting.times)}
+        if setting.ms is None:
+            took = {"time": setting.failure if setting.failure in _ERRORS else _UNKNOWN_FAILURE[0]}
+        spent = {
+            "compile_time": setting.compile_ms or 0.0,
+            "verification_time": 0.0,
+            "benchmark_time": sum(setting.times),
+        }
         spent |= {"strategy_time": 0.0, "framework_time": 0.0}
-        key = ",".join(str(value) for value in one.setting.values())
-        entries[key] = {**one.setting, **took, **spent, "timestamp": one.timestamp}
+        key = ",".join(str(value) for value in setting.setting.values())
+        entries[key] = {**setting.setting, **took, **spent, "timestamp": setting.timestamp}
     head = {
         "device_name": space.device,
         "kernel_name": space.kernel,
@@ -317,21 +330,21 @@ def cache_text(space: TunedSpace) -> str:
 
 
 def t4_text(space: TunedSpace) -> str:
-    """Write a space as T4 results, schema 1.0.0."""
+    """Return a space as the text of T4 results, schema 1.0.0."""
     by_error = {error: invalid for error, invalid in _FAILURES.values() if invalid != "timeout"}
     results = []
-    for one in space.settings:
-        invalid = "correct" if one.ms is not None else by_error.get(one.failure, one.failure)
-        times = {"compilation": one.compile_ms or 0.0, "benchmark": sum(one.times), "framework": 0.0}
+    for setting in space.settings:
+        invalid = "correct" if setting.ms is not None else by_error.get(setting.failure, setting.failure)
+        times = {"compilation": setting.compile_ms or 0.0, "benchmark": sum(setting.times), "framework": 0.0}
         times |= {"search_algorithm": 0.0, "validation": 0.0}
         results.append(
             {
-                "timestamp": one.timestamp,
-                "configuration": dict(one.setting),
-                "times": {**times, "runtimes": list(one.times)},
+                "timestamp": setting.timestamp,
+                "configuration": dict(setting.setting),
+                "times": {**times, "runtimes": list(setting.times)},
                 "invalidity": invalid if invalid in _INVALID else "runtime",
-                "correctness": 1 if one.ms is not None else 0,
-                "measurements": [{"name": "time", "value": one.ms, "unit": "ms"}] if one.ms is not None else [],
+                "correctness": 1 if setting.ms is not None else 0,
+                "measurements": [{"name": "time", "value": setting.ms, "unit": "ms"}] if setting.ms is not None else [],
                 "objectives": ["time"],
             }
         )

@@ -1,4 +1,4 @@
-"""The folder of a tuning run. Each time is stored as soon as it is known: whatever ends the run costs one size at most.
+"""The folder of a tuning run. Times are stored as soon as they are known: an interruption costs at most one size.
 
 ::
 
@@ -30,7 +30,7 @@ FILE = "tuning.sqlite"
 
 TuningFacts.__pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")  # type: ignore[attr-defined]
 FACTS = TypeAdapter(TuningFacts)
-"""A tuning run's facts as JSON, and back; `provenance.json` of a published run holds the same fields."""
+"""JSON adapter of a tuning run's facts; `provenance.json` of a published run has the same fields."""
 
 _TABLES = {len(AXES): "times", len(BATCH_AXES): "batch_times"}
 """Tables of times by the number of a size's dimensions."""
@@ -61,33 +61,33 @@ class TuningStore(Journal):
     )
 
     def clear(self) -> None:
-        """Forget everything: a new run begins."""
+        """Delete everything for a new run."""
         self._commit(*((f"DELETE FROM {table}", [()]) for table in ("facts", "kernels", *_TABLES.values())))  # noqa: S608
 
     def write_kernels(self, kernels: Iterable[KernelFacts]) -> None:
-        """Remember kernels, replacing what is known of them."""
-        rows = [(one.id, _KERNEL.dump_json(one).decode()) for one in kernels]
+        """Store kernels, replacing older facts of them."""
+        rows = [(kernel.id, _KERNEL.dump_json(kernel).decode()) for kernel in kernels]
         self._commit(("INSERT OR REPLACE INTO kernels VALUES (?, ?)", rows))
 
     def write_times(self, stage: TimingStage, size: Size, times: Mapping[str, Timed]) -> None:
-        """Remember times of kernels, by their ids, at one size; all of them or none."""
+        """Store the times of kernels, by their ids, at one size in one transaction."""
         rows = [(stage, kernel, *size, _TIMED.dump_json(timed).decode()) for kernel, timed in times.items()]
         places = ", ".join("?" * (len(size) + 3))
         self._commit((f"INSERT OR REPLACE INTO {_TABLES[len(size)]} VALUES ({places})", rows))  # noqa: S608
 
     def write_steps(self, steps: Mapping[str, Sequence[ProtocolStep]], cuts: Mapping[str, Sequence[Cut]]) -> None:
-        """Store what the steps did and what step 7 left out, each by the problem type's label."""
+        """Store the results of the steps and the cuts of step 7, by the problem type's label."""
         self._commit(
             self._noting("steps", STEPS.dump_json({label: tuple(own) for label, own in steps.items()}).decode()),
             self._noting("cuts", CUTS.dump_json({label: tuple(own) for label, own in cuts.items()}).decode()),
         )
 
     def write_facts(self, facts: TuningFacts) -> None:
-        """Store the run's own facts, replacing what was there."""
+        """Store the run's facts, replacing older ones."""
         self._commit(self._noting("facts", FACTS.dump_json(facts).decode()))
 
     def known_facts(self) -> TuningFacts | None:
-        """The run's own facts; None where none were written yet.
+        """Return the run's facts; None if none are written yet.
 
         Raises:
             StoreError: they cannot be read.
@@ -95,18 +95,18 @@ class TuningStore(Journal):
         return self.fact(FACTS, "facts")
 
     def facts(self) -> TuningFacts:
-        """The run's own facts.
+        """Return the run's facts.
 
         Raises:
             StoreError: there are none, or they cannot be read.
         """
-        found = self.known_facts()
-        if found is None:
+        stored_facts = self.known_facts()
+        if stored_facts is None:
             raise StoreError(f"{self.folder} holds no tuning run: the database is empty")
-        return found
+        return stored_facts
 
     def kernels(self) -> tuple[KernelFacts, ...]:
-        """Every kernel, in the order of writing.
+        """Return all kernels, in order of writing.
 
         Raises:
             StoreError: one cannot be read.
@@ -115,21 +115,21 @@ class TuningStore(Journal):
         return tuple(decode(_KERNEL, text, f"{self.path}: a kernel") for (text,) in rows)
 
     def times(self, stage: TimingStage) -> dict[str, dict[Size, Timed]]:
-        """Every time of a stage, by the kernel's id and the size.
+        """Return all times of a stage, by the kernel's id and the size.
 
         Raises:
             StoreError: one cannot be read.
         """
-        found: dict[str, dict[Size, Timed]] = {}
+        by_kernel: dict[str, dict[Size, Timed]] = {}
         for axes in (AXES, BATCH_AXES):
             table = _TABLES[len(axes)]
             query = f"SELECT kernel, json, {', '.join(axes)} FROM {table} WHERE stage=?"  # noqa: S608 - our own names
             for kernel, text, *size in self._select(query, stage):
-                found.setdefault(kernel, {})[tuple(size)] = decode(_TIMED, text, f"{self.path}: a time")
-        return found
+                by_kernel.setdefault(kernel, {})[tuple(size)] = decode(_TIMED, text, f"{self.path}: a time")
+        return by_kernel
 
     def steps(self) -> tuple[Mapping[str, tuple[ProtocolStep, ...]], Mapping[str, tuple[Cut, ...]]]:
-        """What `write_steps` stored.
+        """Return the steps and cuts stored by `write_steps`.
 
         Raises:
             StoreError: it cannot be read.

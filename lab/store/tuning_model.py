@@ -1,4 +1,4 @@
-"""Problems, kernels, times and facts of a tuning run: frozen values that are stored and drawn."""
+"""Problems, kernels, times and facts of a tuning run: frozen values for storage and report."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lab.measured.cards import CardRecord
 from lab.measured.timing import GpuDescription, Kind, Samples
 
 CUBLAS = "cublas"
-"""The one baseline of a product."""
+"""The only baseline of GEMMs."""
 
 
 class TimingStage(StrEnum):
-    """What a time was taken for; kernels are compared by times of one stage."""
+    """The purpose of a time; kernels are compared by times of one stage."""
 
     STEPS = "steps"  # steps 2 to 6
     FINAL = "final"  # step 7
@@ -27,31 +27,31 @@ class TimingStage(StrEnum):
 
 
 def block_tile(names: Mapping[str, object]) -> tuple[int, int] | None:
-    """Return rows and columns of C that a block computes, by a template's names; None where it has none of them.
+    """Return the rows and columns of C per block, from a template's names; None if it has none of them.
 
     Args:
         names: Parameters, with or without what is derived from them. Tensile's MacroTile is WorkGroup x ThreadTile.
     """
     sides = []
     for side, block in enumerate(("block_m", "block_n")):
-        found = names.get(f"macro_tile_{side}", names.get(block))
+        extent = names.get(f"macro_tile_{side}", names.get(block))
         parts = [names.get(f"{of}_{side}") for of in ("work_group", "thread_tile")]
-        if found is None and all(isinstance(part, int) for part in parts):
-            found = math.prod(part for part in parts if isinstance(part, int))
-        if not isinstance(found, int):
+        if extent is None and all(isinstance(factor, int) for factor in parts):
+            extent = math.prod(factor for factor in parts if isinstance(factor, int))
+        if not isinstance(extent, int):
             return None
-        sides.append(found)
+        sides.append(extent)
     return sides[0], sides[1]
 
 
 def baseline_id(label: str) -> str:
-    """The id under which times of cuBLAS are kept, beside those of the kernels of the problem type with this label."""
+    """Return the id of cuBLAS's times for the problem type with this label."""
     return f"{CUBLAS} {label}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """What products of all sizes have in common. α is 1 and β is 0.
+    """The properties shared by GEMMs of all sizes. α is 1 and β is 0.
 
     Attributes:
         dtype: Element type.
@@ -75,13 +75,13 @@ class ProblemType:
 
     @property
     def least(self) -> Size:
-        """The least size, for what depends on no size."""
+        """The smallest size, for what does not depend on the size."""
         return (1,) * len(self.axes)
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The time of one kernel at one size, or why it has none.
+    """The time of one kernel at one size, or the reason for its absence.
 
     Attributes:
         samples: Durations of the launch sequence in ms; a prediction is one sample. None where the kernel failed.
@@ -107,7 +107,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Instructions of a kernel's main loop, in the Tensile paper's classes by what it takes to hide them.
+    """Instructions of a kernel's main loop, in the Tensile paper's classes by the means of hiding them.
 
     Attributes:
         entry: The entry point.
@@ -126,18 +126,18 @@ class Census:
     shared_memory: int
 
     def efficiency(self, hidden: str) -> float:
-        """Return the share of fma in the instructions that are left to issue, 0 to 1.
+        """Return the share of fma in the instructions still to be issued, 0 to 1.
 
         Args:
             hidden: What is hidden: `all` for memory and control instructions, `memory` for memory instructions alone,
                 `none` for nothing.
         """
-        left = self.fma + self.vector
+        remaining = self.fma + self.vector
         if hidden != "all":
-            left += self.control
+            remaining += self.control
         if hidden == "none":
-            left += self.global_memory + self.shared_memory
-        return self.fma / left if left else 0.0
+            remaining += self.global_memory + self.shared_memory
+        return self.fma / remaining if remaining else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class ProtocolStep:
 
 
 class CutKind(StrEnum):
-    """Why step 7 left pairs of kernel and size out."""
+    """The reason why step 7 left out pairs of kernel and size."""
 
     PREDICTION = "prediction"  # not run: the kernel's predicted time is far above the best prediction
     NEIGHBOURS = "neighbours"  # not run: the kernel is slow at the coarse sizes around
@@ -235,13 +235,13 @@ class CutKind(StrEnum):
 
     @property
     def not_run(self) -> bool:
-        """The pairs have no time at all."""
+        """Whether the pairs have no time at all."""
         return self is not CutKind.FIRST_SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What step 7 left out by one rule.
+    """The pairs that step 7 left out by one rule.
 
     Attributes:
         kind: The rule.
@@ -263,7 +263,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class TimingFacts:
-    """How points were timed on a GPU; the fields of a tuning file's `timing`.
+    """The timing settings of a run; the fields of a tuning file's `timing`.
 
     Attributes:
         samples: Most samples of a point.
@@ -284,7 +284,7 @@ class TimingFacts:
 
 @dataclass(frozen=True, slots=True)
 class FinalSizes:
-    """Sizes of step 7 of one problem type; a size of several groups is listed once for each.
+    """Sizes of step 7 of one problem type; a size in several groups is listed once per group.
 
     Attributes:
         ranges: Sizes that stand for those between them.
@@ -297,7 +297,7 @@ class FinalSizes:
 
 @dataclass(frozen=True, slots=True)
 class LibraryFacts:
-    """A library that was written.
+    """A written library.
 
     Attributes:
         type: Label of its problem type.
@@ -320,7 +320,7 @@ class LibraryFacts:
 
 @dataclass(frozen=True)
 class TuningFacts:
-    """A tuning run's own facts: what was asked, where it ran, what came of it.
+    """The facts of a tuning run: the question, the environment, the results.
 
     Attributes:
         tuning: Name, the tuning file's stem.
@@ -373,10 +373,10 @@ class TuningFacts:
     peaks: Mapping[str, float] = field(default_factory=dict)
 
     def peak(self, label: str) -> float:
-        """The GPU's peak for the element type of a problem type, by its label, in TFLOP/s."""
+        """Return the GPU's peak for the element type of a problem type, by its label, in TFLOP/s."""
         return self.peaks[self.types[label].dtype]
 
     @property
     def kind(self) -> Kind:
-        """What the run's times are."""
+        """The kind of the run's times."""
         return Kind.MEASURED if self.gpu else Kind.PREDICTED

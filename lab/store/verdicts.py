@@ -1,4 +1,4 @@
-"""The reasons of verdicts in words, those of many variants grouped; docs/explanation/verdict.md defines each word."""
+"""Reasons of verdicts in words, grouped over variants; docs/verdict.md defines each verdict."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class ReasonGroup:
 
     @property
     def text(self) -> str:
-        """The group on one line: how many variants, the verdict, the reason."""
+        """The group on one line: number of variants, verdict, reason."""
         count = len(self.variants)
-        who = f"variant {self.variants[0]}" if count == 1 else f"{count} variants"
-        return f"{self.status}, {who}: {self.reason}"
+        subject = f"variant {self.variants[0]}" if count == 1 else f"{count} variants"
+        return f"{self.status}, {subject}: {self.reason}"
 
 
 def group_reasons(records: Iterable[VariantRecord]) -> tuple[ReasonGroup, ...]:
@@ -44,48 +44,48 @@ def group_reasons(records: Iterable[VariantRecord]) -> tuple[ReasonGroup, ...]:
     for record in records:
         if record.status in EXPLAINED:
             groups.setdefault((record.status, _cause(record)), []).append(record)
-    made = [
-        ReasonGroup(members[0].status, members[0].reason, tuple(one.variant for one in members))
+    reason_groups = [
+        ReasonGroup(members[0].status, members[0].reason, tuple(member.variant for member in members))
         for members in groups.values()
     ]
-    return tuple(sorted(made, key=lambda group: (EXPLAINED.index(group.status), -len(group.variants))))
+    return tuple(sorted(reason_groups, key=lambda group: (EXPLAINED.index(group.status), -len(group.variants))))
 
 
 def _cause(record: VariantRecord) -> object:
-    """Return what reasons of one kind share: the condition and the place of the fault, else the whole sentence."""
-    done = record.emulation
-    if done is not None and record.status is Status.WRONG and done.findings:
-        return _place(done.findings[0]) or record.reason
-    if done is not None and record.status is Status.SUSPECT and done.suspicions:
-        first = done.suspicions[0]
+    """Return the common cause of similar reasons: condition and place of the fault, else the whole sentence."""
+    emulation = record.emulation
+    if emulation is not None and record.status is Status.WRONG and emulation.findings:
+        return _place(emulation.findings[0]) or record.reason
+    if emulation is not None and record.status is Status.SUSPECT and emulation.suspicions:
+        first = emulation.suspicions[0]
         place = _place(first.finding) if first.finding is not None else None
         return (first.condition, place) if place else record.reason
     return record.reason
 
 
-def _place(found: Finding) -> object:
-    """Return a fault's kind and source line; None where no line is known, since PTX lines differ between variants."""
-    return (found.kind, found.source.file, found.source.line) if found.source is not None else None
+def _place(finding: Finding) -> object:
+    """Return a fault's kind and source line; None without a source line, since PTX lines differ between variants."""
+    return (finding.kind, finding.source.file, finding.source.line) if finding.source is not None else None
 
 
-def describe_full_size(done: FullSizeRecord) -> str:
-    """Return what was executed at the problem's own size, as a clause."""
-    compared = f"{done.compared:,} elements compared" if done.compared else "no elements compared"
-    covered = "all elements written" if done.covered else "not shown that all elements are written"
-    return f"{done.blocks:,} of {done.of_blocks:,} blocks executed on the CPU, {compared}, {covered}"
+def describe_full_size(full_size: FullSizeRecord) -> str:
+    """Return a clause about the execution at the problem's own size."""
+    compared = f"{full_size.compared:,} elements compared" if full_size.compared else "no elements compared"
+    covered = "all elements written" if full_size.covered else "not shown that all elements are written"
+    return f"{full_size.blocks:,} of {full_size.of_blocks:,} blocks executed on the CPU, {compared}, {covered}"
 
 
 def summarise_full_size(records: Iterable[VariantRecord]) -> str:
-    """Return what was executed at the problem's own size, of all variants together; empty where nothing was."""
-    found = [one.emulation.full_size for one in records if one.emulation and one.emulation.full_size]
-    if not found:
+    """Return a clause about the executions at the problem's own size over all variants; empty if there are none."""
+    full_sizes = [record.emulation.full_size for record in records if record.emulation and record.emulation.full_size]
+    if not full_sizes:
         return ""
     total = FullSizeRecord(
         {},
-        sum(one.blocks for one in found),
-        sum(one.of_blocks for one in found),
-        sum(one.compared for one in found),
-        covered=all(one.covered for one in found),
+        sum(full_size.blocks for full_size in full_sizes),
+        sum(full_size.of_blocks for full_size in full_sizes),
+        sum(full_size.compared for full_size in full_sizes),
+        covered=all(full_size.covered for full_size in full_sizes),
     )
-    over = f" of {len(found)} variants" if len(found) > 1 else ""
+    over = f" of {len(full_sizes)} variants" if len(full_sizes) > 1 else ""
     return f"at the problem's own size{over}: {describe_full_size(total)}"

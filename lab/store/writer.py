@@ -1,4 +1,4 @@
-"""A thread that writes files and records: syncing a disk takes as long as measuring a kernel."""
+"""A thread that writes files and records, since syncing a disk takes as long as measuring a kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import ParamSpec, Self
 P = ParamSpec("P")
 
 MOST_PENDING = 64
-"""Pieces of work in the queue; `Writer.do` waits for room, so that a slow disk does not fill the memory."""
+"""The most pending tasks; `Writer.do` waits for room, so that a slow disk does not fill the memory."""
 
 
 class Writer:
-    """Does pieces of work on its thread, in the order in which they were given. Use as a context manager.
+    """A thread that runs tasks in order. Use as a context manager.
 
     What a piece raises is raised by the next call of `do`, or on leaving the context; later pieces are not done then.
     Leaving the context, even by an exception, waits for all pieces: whatever was finished is on disk.
@@ -39,7 +39,7 @@ class Writer:
             self._raise_errors()
 
     def do(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Add a piece of work to the queue, and wait while the queue is full.
+        """Queue a task, waiting while the queue is full.
 
         Args:
             work: The function to call.

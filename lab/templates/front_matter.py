@@ -1,4 +1,4 @@
-"""Kernel templates: Jinja over CUDA, with a declaration of their own at the top.
+"""Kernel templates: Jinja over CUDA, with a YAML declaration at the top.
 
 A template begins with one Jinja comment that holds YAML, its front matter (`FrontMatter`): parameters with
 type, default, allowed values and meaning; what they must satisfy; the launch geometry; and the arguments. To add a
@@ -43,13 +43,13 @@ C_TYPES = {
     "complex64": "float2",
     "complex128": "double2",
 }
-"""NumPy-style element types of problems, and what CUDA calls them without headers."""
+"""CUDA's built-in names of NumPy-style element types."""
 
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
-"""Types of an argument, besides `T` (the problem's dtype). Followed by `*`, it is a device pointer."""
+"""Types of an argument, besides `T` (the problem's dtype). With a trailing `*` it is a device pointer."""
 
 NO_VALUE = "none"
-"""What `problem` lists, and a template calls, the value of a field that a problem lacks."""
+"""The value of a field that a problem lacks, in `problem` lists and in templates."""
 
 TENSOR_MAP = "tensor_map"
 """An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
@@ -70,7 +70,7 @@ class Parameter(Strict):
     words: list[str] = Field(default_factory=list)
 
     def refuses(self, value: object) -> str | None:
-        """Say what would be accepted instead of `value`; None when it is accepted."""
+        """Return a description of the accepted values if `value` is not accepted, else None."""
         if value in self.words:
             return None
         refused = self._refuses(value)
@@ -97,9 +97,9 @@ class Parameter(Strict):
         text = next(text for text, bounds in ends.items() if None not in bounds)
         return f"{self.type} {text.format(*(f'{bound:.10g}' for bound in ends[text]))}"
 
-    def value(self, given: Scalar) -> object:
-        """Return a value as expressions and templates see it: a mapping as its facts, anything else as it is."""
-        return MappingFacts(str(given)) if self.type == "mapping" else given
+    def value(self, setting: Scalar) -> object:
+        """Return a value as seen by expressions and templates: a mapping as its facts, others unchanged."""
+        return MappingFacts(str(setting)) if self.type == "mapping" else setting
 
 
 def _mapping_refused(text: str) -> str | None:
@@ -112,7 +112,7 @@ def _mapping_refused(text: str) -> str | None:
 
 
 class Requirement(Strict):
-    """What parameters must satisfy together."""
+    """A requirement on the parameters as a whole."""
 
     that: str
     because: str
@@ -126,7 +126,7 @@ class Entry(Strict):
 
 
 class LaunchDeclaration(Strict):
-    """One launch of a sequence; the `main` one does all of the problem's operations, and the others are overhead."""
+    """One launch of a sequence; the `main` one does all operations of the problem, the others are overhead."""
 
     entry: str
     grid: list[str | int] = Field(min_length=1, max_length=3)
@@ -141,7 +141,7 @@ class LaunchDeclaration(Strict):
 
 
 class WorkspaceDeclaration(Strict):
-    """A scratch buffer on the device that launches of a sequence share."""
+    """A scratch buffer on the device, shared by the launches of a sequence."""
 
     type: str
     elements: str | int
@@ -149,7 +149,7 @@ class WorkspaceDeclaration(Strict):
 
 
 class TensorMapDeclaration(Strict):
-    """A tensor in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first.
+    """A tensor in global memory as used by TMA; sizes in elements, the contiguous dimension first.
 
     With corners it is a map for im2col, whose box has the channels and the pixels of a copy.
     """
@@ -167,7 +167,7 @@ class TensorMapDeclaration(Strict):
 
 
 class FrontMatter(Strict):
-    """What a template declares about itself.
+    """The front matter of a template.
 
     It declares either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of launches
     (`launches`). A name among the arguments may be an expression in braces: each word of its value names one argument.
@@ -201,7 +201,7 @@ class FrontMatter(Strict):
 
 @dataclass(frozen=True)
 class Template:
-    """A template that was read and whose declaration was checked.
+    """A template with a checked declaration.
 
     Attributes:
         name: As an experiment refers to it: ``gemm/tiled.cu.j2``.
@@ -227,12 +227,12 @@ class Template:
         """Names of the parameters that are mappings."""
         return tuple(name for name, parameter in self.declares.parameters.items() if parameter.type == "mapping")
 
-    def completed(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Return given parameters with the defaults of the others, in declaration order."""
-        return {name: given.get(name, parameter.default) for name, parameter in self.declares.parameters.items()}
+    def completed(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return the given parameters with the defaults of the others, in declaration order."""
+        return {name: values.get(name, parameter.default) for name, parameter in self.declares.parameters.items()}
 
     def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
-        """Return the first field of a problem whose value the template does not support, with the values it does.
+        """Return the first unsupported field of a problem, with its supported values; None if there is none.
 
         An extension of a problem (`lab.operators.base.Problem.extensions`) that the template does not name may have no
         value.
@@ -241,12 +241,12 @@ class Template:
             if problem.get(field, NO_VALUE) not in values:
                 return field, values
         extensions: Sequence[str] = getattr(problem, "extensions", ())
-        asked = [field for field in extensions if field in problem and field not in self.declares.problem]
-        return (asked[0], ["no value"]) if asked else None
+        requested = [field for field in extensions if field in problem and field not in self.declares.problem]
+        return (requested[0], ["no value"]) if requested else None
 
 
 def search_path(beside: Path | None = None) -> tuple[Path, ...]:
-    """Return where templates are looked for: beside the experiment, `./kernel_src`, then what comes with `lab`."""
+    """Return the search path of templates: beside the experiment, `./kernel_src`, then those shipped with `lab`."""
     folders = [*([beside] if beside else []), Path("kernel_src"), shipped.folder("kernel_src")]
     return tuple(dict.fromkeys(folder.resolve() for folder in folders))
 
@@ -265,23 +265,23 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
         UserError: It is missing, lies outside the folders once symbolic links are followed, or its front matter is
             wrong; then the error names the template's line.
     """
-    found = None if Path(name).is_absolute() or ".." in Path(name).parts else _first(name, roots)
-    if found is None:
-        known = available(roots)
+    file = None if Path(name).is_absolute() or ".." in Path(name).parts else _first(name, roots)
+    if file is None:
+        names = available(roots)
         raise UserError(
             "no such template",
             code="missing-file",
             at=at,
             key=key,
             found=name,
-            accepted=known or f"a file below {', '.join(map(str, roots))}",
-            suggestion=did_you_mean(name, known),
+            accepted=names or f"a file below {', '.join(map(str, roots))}",
+            suggestion=did_you_mean(name, names),
         )
-    return _read(name, found, roots, yamlfile.read_text(found, _MOST_BYTES, "the template"))
+    return _read(name, file, roots, yamlfile.read_text(file, _MOST_BYTES, "the template"))
 
 
 @lru_cache(maxsize=32)  # reading its YAML takes tens of milliseconds, and every variant and launch asks for it
-def _read(name: str, found: Path, roots: tuple[Path, ...], text: str) -> Template:
+def _read(name: str, file: Path, roots: tuple[Path, ...], text: str) -> Template:
     """Read and check the text of a template.
 
     Raises:
@@ -292,18 +292,18 @@ def _read(name: str, found: Path, roots: tuple[Path, ...], text: str) -> Templat
         raise UserError(
             "the template has no front matter",
             code="syntax",
-            at=Location(found, 1),
+            at=Location(file, 1),
             accepted=f"a first line {_OPEN!r}, YAML, {_CLOSE!r}",
         )
     first_line = text.count("\n", 0, start) + 1
-    document = yamlfile.parse(text[start + len(_OPEN) : end], found, first_line=first_line)
-    template = Template(name, found, validate(FrontMatter, document), document, roots)
+    document = yamlfile.parse(text[start + len(_OPEN) : end], file, first_line=first_line)
+    template = Template(name, file, validate(FrontMatter, document), document, roots)
     _check(template)
     return template
 
 
 def _first(name: str, roots: Sequence[Path]) -> Path | None:
-    """Return the first file of a name that is in or below its root once links are followed."""
+    """Return the first file of a name that lies below its root after resolving links."""
     for root in roots:
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long a name, a NUL, links in a circle
             if (root / name).exists() and is_below(root / name, [root]):
@@ -312,7 +312,7 @@ def _first(name: str, roots: Sequence[Path]) -> Path | None:
 
 
 def _check(template: Template) -> None:
-    """Check what a schema cannot say about a front matter."""
+    """Check a front matter beyond its schema."""
     declares, document = template.declares, template.document
     _check_form(declares, document)
     for name, parameter in declares.parameters.items():
@@ -346,7 +346,7 @@ def _check(template: Template) -> None:
 
 
 def _check_form(declares: FrontMatter, document: yamlfile.Document) -> None:
-    """Check that there is one launch or a sequence, never parts of both."""
+    """Check that there is either one launch or a sequence, not a mixture."""
     single = ("entry", "entries", "grid", "block", "arguments")
     if declares.launches is not None:
         for key in single:
@@ -394,7 +394,7 @@ def _check_argument(
 def _check_type(
     kind: str, document: yamlfile.Document, path: tuple[str | int, ...], *, pointers: bool, computed: bool = False
 ) -> None:
-    """Refuse what is no type; `computed`: an expression in braces may yield it."""
+    """Check a type; with `computed`, an expression in braces may yield it."""
     bare = kind.removesuffix("*").strip() if pointers else kind
     if computed and bare.startswith("{") and bare.endswith("}"):
         return  # an expression that yields the type

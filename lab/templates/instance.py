@@ -1,4 +1,4 @@
-"""A template with its parameters, for one problem: everything that follows from the three."""
+"""A template with its parameters for one problem, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lab.templates.sequence import Scope, buffers, declared, resolved
 from lab.templates.values import EinsumFacts
 
 _MOST_EXTENT = 2**63
-"""Elements along a side of a tensor map; `TensorMap.refused` knows the real limits."""
+"""Upper bound on elements along a side of a tensor map; `TensorMap.refused` checks the real limits."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A template with its parameters, for one problem. Each property is computed once, when it is first used.
+    """A template with its parameters, for one problem. Properties are computed on first use.
 
     Attributes:
         template: The template.
@@ -41,19 +41,22 @@ class Instance:
     problem: Mapping[str, Scalar]
 
     @classmethod
-    def of(cls, template: Template, given: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Self:
-        """Return the instance with some parameters given and the others at their defaults."""
-        return cls(template, template.completed(given), problem)
+    def of(cls, template: Template, settings: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Self:
+        """Return the instance with the given parameters and defaults for the others."""
+        return cls(template, template.completed(settings), problem)
 
     @cached_property
     def parameter_values(self) -> Mapping[str, object]:
-        """Parameters by name, as expressions and templates see them: a mapping is its facts."""
-        known = self.template.declares.parameters
-        return {name: known[name].value(value) if name in known else value for name, value in self.parameters.items()}
+        """Parameters by name, as seen by expressions and templates: a mapping as its facts."""
+        declarations = self.template.declares.parameters
+        return {
+            name: declarations[name].value(value) if name in declarations else value
+            for name, value in self.parameters.items()
+        }
 
     @cached_property
     def names(self) -> Mapping[str, object]:
-        """What a template and its expressions may refer to before the sizes of the problem are known.
+        """The names available to a template and its expressions before the problem's sizes are known.
 
         These are the problem's fields that are words or booleans, `none` for those which the template names and the
         problem lacks, `T` and `element_bytes`, the objects that `fields` declares, the parameters, and the derived
@@ -76,12 +79,12 @@ class Instance:
 
     @cached_property
     def all_names(self) -> Mapping[str, object]:
-        """`names` and the sizes of the problem, `none` for those it lacks: for geometry and requirements."""
+        """`names` and the problem's sizes, `none` for missing ones: for geometry and requirements."""
         absent: frozenset[str] = getattr(self.problem, "absent", frozenset())
         return {**dict.fromkeys(absent, NO_VALUE), **self.problem, **self.names}
 
     def unmet(self, *, sizes: bool = True) -> Requirement | None:
-        """Return the first of the template's requirements that is not met; None when all are met.
+        """Return the template's first unmet requirement; None if all are met.
 
         Args:
             sizes: Look at requirements that depend on the problem's numbers, too; without them, what is met is met at
@@ -121,7 +124,7 @@ class Instance:
 
     @cached_property
     def abbreviation(self) -> str:
-        """The parameters in the template's own short form, ``MT128x64_DU16_GSU4_…``; empty where it declares none.
+        """The parameters in the template's short form, ``MT128x64_DU16_GSU4_…``; empty if it declares none.
 
         A part whose value is the empty word is left out.
 
@@ -142,15 +145,17 @@ class Instance:
         Raises:
             UserError: An expression of the front matter fails, or its result is not a legal launch.
         """
-        made = self.own_launches
+        result = self.own_launches
         if isinstance(self.template, PlainTemplate) and self.template.bound:
             bound = self.template.bound
-            made = replace(made, steps=tuple(passed(step, bound) for step in made.steps), scalars=self._values(bound))
+            result = replace(
+                result, steps=tuple(passed(step, bound) for step in result.steps), scalars=self._values(bound)
+            )
         constants = self.template.constant_memory if isinstance(self.template, PlainTemplate) else ()
-        taken = [argument for step in made.steps for argument in step.arguments]
-        mapped = dict.fromkeys(name for name, kind in (*taken, *constants) if kind == TENSOR_MAP)
+        arguments = [argument for step in result.steps for argument in step.arguments]
+        mapped = dict.fromkeys(name for name, kind in (*arguments, *constants) if kind == TENSOR_MAP)
         return replace(
-            made,
+            result,
             tensor_maps=tuple(self._tensor_map(name) for name in mapped),
             constants=tuple(
                 ConstantValue(name, dtype if dtype == TENSOR_MAP else self._scope.typed(dtype))
@@ -160,7 +165,7 @@ class Instance:
 
     @cached_property
     def own_launches(self) -> Launches:
-        """The launches with the kernels' own names of their arguments, and without what needs the operator's.
+        """The launches with the kernels' own argument names, without operator data.
 
         Raises:
             UserError: As of `launches`.
@@ -168,25 +173,25 @@ class Instance:
         return resolved(declared(self.template.declares), buffers(self.template.declares), self._scope)
 
     def _values(self, bound: Iterable[BoundArgument]) -> tuple[tuple[str, Scalar], ...]:
-        """Names and values of the arguments that are expressions."""
-        given = [one for one in bound if one.source is Source.EXPRESSION]
-        return tuple((one.passed, self.value(one)) for one in given)
+        """Return the names and values of the arguments given by expressions."""
+        computed = [argument for argument in bound if argument.source is Source.EXPRESSION]
+        return tuple((argument.passed, self.value(argument)) for argument in computed)
 
     def value(self, argument: BoundArgument) -> Scalar:
-        """Return the value of an argument that is an expression.
+        """Return the value of an argument given by an expression.
 
         Raises:
             UserError: The expression fails, or yields a text.
         """
         path = ("arguments", argument.name)
-        found = self._scope.evaluate(argument.text, path)
-        if isinstance(found, str):
-            raise self._scope.error("not a number", path, found=found, accepted="an expression that yields a number")
-        return found
+        number = self._scope.evaluate(argument.text, path)
+        if isinstance(number, str):
+            raise self._scope.error("not a number", path, found=number, accepted="an expression that yields a number")
+        return number
 
     @cached_property
     def predictions(self) -> Mapping[str, float]:
-        """What the template says its accesses cost: sectors a request (global), bank conflicts a request (shared).
+        """The template's predicted access costs: sectors per request (global), bank conflicts per request (shared).
 
         The expressions know what the geometry knows, and `entry`, the entry point that is launched. A sequence has no
         single entry point, and its figures are those of all launches together.
@@ -199,14 +204,14 @@ class Instance:
             return {}
         if declares.launches is None:
             scope = replace(scope, names={**scope.names, "entry": self.launches.steps[0].entry})
-        found: dict[str, float] = {}
+        costs: dict[str, float] = {}
         for access, expression in declares.predicts.items():
             value = scope.evaluate(expression, ("predicts", access))
             if isinstance(value, bool | str):
                 accepted = "a number of sectors or conflicts"
                 raise scope.error("not a number", ("predicts", access), found=value, accepted=accepted)
-            found[access] = float(value)
-        return found
+            costs[access] = float(value)
+        return costs
 
     @property
     def _scope(self) -> Scope:
@@ -236,7 +241,7 @@ class Instance:
                 corner("lower", declares.lower), corner("upper", declares.upper), corner("steps", declares.steps)
             )
         of = scope.words(declares.of, (*path, "of"))
-        made = TensorMap(
+        tensor_map = TensorMap(
             name,
             of[0] if len(of) == 1 else declares.of,
             scope.typed(declares.type),
@@ -247,27 +252,29 @@ class Instance:
             sizes("outer", declares.outer),
             pixels,
         )
-        if made.dtype not in DATA_TYPES:
+        if tensor_map.dtype not in DATA_TYPES:
             accepted = ", ".join(DATA_TYPES)
-            raise scope.error("unknown element type", (*path, "type"), found=made.dtype, accepted=accepted)
-        refused = made.refused(ELEMENT_BYTES[made.dtype])
+            raise scope.error("unknown element type", (*path, "type"), found=tensor_map.dtype, accepted=accepted)
+        refused = tensor_map.refused(ELEMENT_BYTES[tensor_map.dtype])
         if refused:
-            field, found, accepted = refused
-            raise scope.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
-        return made
+            field, value, accepted = refused
+            raise scope.error("this tensor map cannot be made", (*path, field), found=value, accepted=accepted)
+        return tensor_map
 
 
 def sources(instances: Sequence[Instance]) -> list[str]:
-    """Return the `Instance.source` of each, rendered together, which is quicker than one by one.
+    """Return the `Instance.source` of each instance; rendering them together is faster.
 
     Raises:
         UserError: A template fails, with its line.
     """
-    rendered = [one for one in instances if not isinstance(one.template, PlainTemplate)]
-    texts = iter(renderer().render_all([one._request for one in rendered]) if rendered else ())  # noqa: SLF001 - of this module
+    rendered = [instance for instance in instances if not isinstance(instance.template, PlainTemplate)]
+    texts = iter(renderer().render_all([instance._request for instance in rendered]) if rendered else ())  # noqa: SLF001 - of this module
     return [
-        one.template.rendered(one.parameters) if isinstance(one.template, PlainTemplate) else _source(next(texts))
-        for one in instances
+        instance.template.rendered(instance.parameters)
+        if isinstance(instance.template, PlainTemplate)
+        else _source(next(texts))
+        for instance in instances
     ]
 
 

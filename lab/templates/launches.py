@@ -1,4 +1,4 @@
-"""What is launched to compute one problem once: values that the emulator, the GPU and the reports share.
+"""The launches that compute one problem, as used by the emulator, the GPU and the reports.
 
 A variant is a sequence of launches on one stream, mostly of one. Launches of a sequence may share scratch buffers, the
 workspace. `lab.templates.sequence` has the rules by which templates and libraries make these values.
@@ -23,18 +23,18 @@ from lab.hardware.tensormaps import TensorMap
 from lab.operators.base import STORED_AS, Array, Inputs
 
 NULL = "null*"
-"""Type of an argument that the compiler adds, and that gets a null pointer."""
+"""Type of an argument added by the compiler, which gets a null pointer."""
 
 
 _SCRATCH: Final = "global scratch"
-"""The name of memory that a compiler wants for each block."""
+"""Name of the global scratch memory that a compiler needs per block."""
 
 RESIDENT_BLOCKS: Final = "resident_blocks"
-"""What grids call the blocks of their kernel that the GPU holds at once."""
+"""Name in grid expressions for the kernel's resident blocks."""
 
 
 class ResidentGrid(Protocol):
-    """A grid that depends on how many blocks the GPU holds at once."""
+    """A grid that depends on the number of resident blocks."""
 
     def of(self, resident: int) -> tuple[int, int, int]:
         """Return the grid.
@@ -110,7 +110,7 @@ class _Made(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConstantValue:
-    """A variable in constant memory that is set before the launches.
+    """A variable in constant memory, set before the launches.
 
     Attributes:
         name: Of the operator's array or scalar that it holds, and of the variable in the source.
@@ -124,16 +124,16 @@ class ConstantValue:
 
 
 class ClusterUse(ResourceUse, Protocol):
-    """Resources of a kernel, and the clusters that it makes."""
+    """Resources of a kernel, with its cluster size."""
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster; 1 where the kernel makes none."""
+        """Blocks per cluster; 1 without clusters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """A GPU, and what a build's kernels take of it.
+    """A GPU and the resource use of a build's kernels.
 
     Attributes:
         gpu: The GPU.
@@ -146,7 +146,7 @@ class Residency:
     most: int | None = None
 
     def blocks(self, launch: Launch, cluster: int = 1) -> int:
-        """Return how many blocks of a launch the GPU holds at once, whole clusters; 1 where it cannot hold any.
+        """Return the number of resident blocks of a launch, in whole clusters; 1 if none fits.
 
         These are SMs x occupancy, and for a kernel in clusters mostly fewer: `lab.hardware.clusters` says why.
 
@@ -155,15 +155,15 @@ class Residency:
             cluster: Blocks of a cluster, where the compiler says so; those that the kernel fixes count anyway.
         """
         architecture, use, threads = self.gpu.architecture, self.resources[launch.entry], math.prod(launch.block)
-        held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
+        per_sm = occupancy(architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
         size = max(cluster, use.cluster, math.prod(launch.cluster or (1,)))
-        clusters = clusters_held(self.gpu, held, size)
+        clusters = clusters_held(self.gpu, per_sm, size)
         return max(1, min(clusters, clusters if self.most is None else max(1, self.most // size)) * size)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltLaunch:
-    """What is known of a variant's launches once it is built.
+    """The facts of a variant's launches known after its build.
 
     Attributes:
         symbols: Entry points whose symbol in the machine code is another, as C++ names are; and variables in constant
@@ -182,36 +182,36 @@ class BuiltLaunch:
     residency: Residency | None = None
 
     @classmethod
-    def of(cls, made: _Made | None, residency: Residency | None = None) -> Self:
-        """Return what a build, or the record of one, says; without one, nothing is known."""
-        return cls() if made is None else cls(dict(made.symbols), dict(made.launch), residency)
+    def of(cls, build: _Made | None, residency: Residency | None = None) -> Self:
+        """Return the facts of a build or its record; empty without one."""
+        return cls() if build is None else cls(dict(build.symbols), dict(build.launch), residency)
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
-        """Arguments that the compiler adds."""
+        """Arguments added by the compiler."""
         pointers = [(f"hidden {i}", NULL) for i in range(self.decided.get("hidden_pointers", 0))]
         scratch = [(_SCRATCH, "uint8*")] if self.decided.get("scratch_bytes") else []
         return (*scratch, *pointers[len(scratch) :])
 
     def passed(self, arguments: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """Return those of a kernel's arguments that a launch passes."""
+        """Return the arguments of a kernel that a launch passes."""
         absent = self.decided.get("absent_arguments", 0)
-        return tuple(one for place, one in enumerate(arguments) if not absent >> place & 1)
+        return tuple(argument for place, argument in enumerate(arguments) if not absent >> place & 1)
 
     def scratch(self, steps: Iterable[Launch]) -> tuple[Workspace, ...]:
-        """Return the memory that the compiler wants for the blocks of launches as they take place, if it wants any."""
-        wanted = self.decided.get("scratch_bytes", 0)
+        """Return the compiler's scratch memory for the blocks of the actual launches; empty if it needs none."""
+        bytes_per_block = self.decided.get("scratch_bytes", 0)
         blocks = max(math.prod(step.grid) for step in steps)
-        return (Workspace(_SCRATCH, "uint8", wanted * blocks),) if wanted else ()
+        return (Workspace(_SCRATCH, "uint8", bytes_per_block * blocks),) if bytes_per_block else ()
 
     def of_launch(self, launch: Launch) -> Launch:
-        """Return a launch as it takes place.
+        """Return the actual launch, with what the build has decided.
 
         Raises:
             UserError: Its grid depends on the occupancy, and is no legal grid.
         """
         threads, cluster = self.decided.get("threads"), self.decided.get("cluster", 1)
-        made = replace(
+        built = replace(
             launch,
             entry=self.symbols.get(launch.entry, launch.entry),
             block=launch.block if threads is None else (threads, 1, 1),
@@ -220,15 +220,15 @@ class BuiltLaunch:
         )
         if launch.resident_grid is not None and self.residency is not None:
             # a declared grid counts clusters where the compiler makes them
-            grid = launch.resident_grid.of(max(1, self.residency.blocks(made, cluster) // cluster))
-            made = replace(made, grid=grid, resident_grid=None)
-        x, y, z = made.grid
-        return replace(made, grid=(x * cluster, y, z))
+            grid = launch.resident_grid.of(max(1, self.residency.blocks(built, cluster) // cluster))
+            built = replace(built, grid=grid, resident_grid=None)
+        x, y, z = built.grid
+        return replace(built, grid=(x * cluster, y, z))
 
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Everything that is launched, in order, to compute a problem once.
+    """All launches that compute a problem once, in order.
 
     Attributes:
         steps: At least one.
@@ -245,79 +245,81 @@ class Launches:
     scalars: tuple[tuple[str, Scalar], ...] = ()
 
     def given(self, inputs: Inputs) -> Inputs:
-        """Return the operator's inputs with the scalars that are none of its own."""
+        """Return the operator's inputs with this variant's own scalars added."""
         return replace(inputs, scalars={**inputs.scalars, **dict(self.scalars)}) if self.scalars else inputs
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Symbols that are launched, each once, in order."""
+        """Symbols of the launched kernels without repetitions, in order."""
         return tuple(dict.fromkeys(step.entry for step in self.steps))
 
-    def built(self, known: BuiltLaunch) -> Launches:
-        """Return the launches as they take place once the variant is built, which may lack a constant.
+    def built(self, build: BuiltLaunch) -> Launches:
+        """Return the actual launches after the build, which may lack a constant.
 
         Raises:
             UserError: A grid depends on the occupancy, and is no legal grid.
         """
-        meeting = known.decided.get("grid_syncs", 0)
+        meeting = build.decided.get("grid_syncs", 0)
         steps = tuple(
-            replace(known.of_launch(one), cooperative=bool(meeting >> self.entries.index(one.entry) & 1))
-            for one in self.steps
+            replace(build.of_launch(step), cooperative=bool(meeting >> self.entries.index(step.entry) & 1))
+            for step in self.steps
         )
         return replace(
             self,
             steps=steps,
-            workspace=(*self.workspace, *known.scratch(steps)),
+            workspace=(*self.workspace, *build.scratch(steps)),
             constants=tuple(
-                replace(one, symbol=known.symbols[one.name]) for one in self.constants if one.name in known.symbols
+                replace(constant, symbol=build.symbols[constant.name])
+                for constant in self.constants
+                if constant.name in build.symbols
             ),
         )
 
-    def built_for_fewer(self, known: BuiltLaunch, turns: int) -> Launches | None:
-        """Return the launches of a GPU that holds so few blocks that each takes some turns.
+    def built_for_fewer(self, build: BuiltLaunch, turns: int) -> Launches | None:
+        """Return the launches on a GPU with so few resident blocks that each takes several turns.
 
         Args:
-            known: What is known once the variant is built.
+            build: What is known once the variant is built.
             turns: How many times as much each block has to do.
 
         Returns:
             The launches; None where no grid would be smaller, or no such grid is legal.
         """
-        if not self.wait_for_occupancy or known.residency is None:
+        if not self.wait_for_occupancy or build.residency is None:
             return None
-        given = self.built(known)
+        actual = self.built(build)
         blocks = [
             math.prod(step.grid)
-            for step, one in zip(given.steps, self.steps, strict=True)
-            if one.resident_grid is not None
+            for step, declared_step in zip(actual.steps, self.steps, strict=True)
+            if declared_step.resident_grid is not None
         ]
-        most = -(-min(blocks) // turns)
+        limit = -(-min(blocks) // turns)
         try:
-            fewer = self.built(replace(known, residency=replace(known.residency, most=most)))
+            fewer = self.built(replace(build, residency=replace(build.residency, most=limit)))
         except UserError:
             return None
-        return None if [one.grid for one in fewer.steps] == [one.grid for one in given.steps] else fewer
+        return None if [step.grid for step in fewer.steps] == [step.grid for step in actual.steps] else fewer
 
     @property
     def wait_for_occupancy(self) -> bool:
-        """Whether a grid depends on the occupancy, which is not known yet."""
+        """Whether a grid still depends on the unknown occupancy."""
         return any(step.resident_grid is not None for step in self.steps)
 
     @property
     def main(self) -> Launch | None:
-        """The only launch, or the one that does all of the problem's operations; None where several share them."""
-        found = self.steps if len(self.steps) == 1 else [step for step in self.steps if step.main]
-        return found[0] if len(found) == 1 else None
+        """The launch that does all operations of the problem; None if several share them."""
+        candidates = self.steps if len(self.steps) == 1 else [step for step in self.steps if step.main]
+        return candidates[0] if len(candidates) == 1 else None
 
     @property
     def bytes_moved(self) -> int | None:
-        """Least bytes that all launches move; None unless every launch declares its own."""
+        """Least bytes moved by all launches; None unless every launch declares its own."""
         declared = [step.bytes_moved for step in self.steps]
         return None if None in declared else sum(b for b in declared if b is not None)
 
 
 def held(inputs: Inputs, constant: ConstantValue) -> Array:
-    """Return what a variable in constant memory holds, as its bytes are stored."""
+    """Return the content of a variable in constant memory, as stored in bytes."""
     if constant.name in inputs.arrays:
         return inputs.arrays[constant.name]
     value = inputs.scalars[constant.name]

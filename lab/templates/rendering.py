@@ -1,4 +1,4 @@
-"""Templates are rendered in a process of their own, whose time and memory are limited.
+"""Template rendering in a separate process with limited time and memory.
 
 `lab.templates.sandbox` bounds what a template can do, step by step; this process is the wall behind those bounds. One
 is started with the first rendering and kept, since starting takes far longer than rendering: it keeps compiled
@@ -36,21 +36,21 @@ from lab.templates.values import packed, unpacked
 
 _LENGTH = struct.Struct(">I")
 _BATCH = 32
-"""Templates in one message."""
+"""Most templates per message."""
 
 _MOST_BYTES = _BATCH * 4 * MOST_OUTPUT
-"""Of an answer: JSON takes up to twelve bytes for a character, but one for nearly all."""
+"""Size limit of an answer in bytes: JSON takes up to twelve bytes per character, mostly one."""
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from lab.templates.rendering import serve; serve()"
-"""What the process runs; it finds modules where this one does."""
+"""The code of the process, with this process's module path."""
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""NumPy's library would reserve memory for each of the machine's cores."""
+"""Thread limits for NumPy's library, which would otherwise reserve memory for each core."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """What one rendering may take.
+    """Resource limits of one rendering.
 
     Attributes:
         cpu_s: Seconds of computing.
@@ -80,14 +80,14 @@ class RenderRequest:
     file: Path
 
     def packed(self) -> dict[str, Any]:
-        """What the other side reads."""
+        """Return the request as JSON values."""
         names = {key: packed(value) for key, value in self.names.items()}
         return {"name": self.name, "roots": [str(root) for root in self.roots], "names": names}
 
 
 @dataclass
 class Renderer:
-    """A process that renders, started when it is first needed, and again after it was stopped."""
+    """A rendering process, started on demand and restarted after it was stopped."""
 
     limits: RenderLimits = field(default_factory=RenderLimits)
     _process: subprocess.Popen[bytes] | None = None
@@ -95,7 +95,7 @@ class Renderer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
-        """Start the process, if there is none; it loads what it needs while the caller does something else."""
+        """Start the process if needed; it loads its modules in the background."""
         with self._lock:
             self._started()
 
@@ -104,23 +104,23 @@ class Renderer:
         return self.render_all([RenderRequest(name, roots, names, file)])[0]
 
     def render_all(self, requests: Sequence[RenderRequest]) -> list[str]:
-        """Render templates, several at a time, so that thousands do not wait for a process each.
+        """Render templates in batches, so that thousands share one process.
 
         Raises:
             UserError: A template fails, with its line; or it takes more time or memory than the limits allow.
         """
-        found: list[str] = []
+        texts: list[str] = []
         with self._lock:
             for i in range(0, len(requests), _BATCH):
-                found += self._batch(requests[i : i + _BATCH])
-        return found
+                texts += self._batch(requests[i : i + _BATCH])
+        return texts
 
     def _batch(self, requests: Sequence[RenderRequest]) -> list[str]:
-        message = json.dumps([one.packed() for one in requests]).encode()
+        message = json.dumps([request.packed() for request in requests]).encode()
         answers = self._asked(message, Location(requests[0].file), alone=len(requests) == 1)
         if answers is None:  # one at a time, to tell which of them takes too much
-            return [text for one in requests for text in self._batch([one])]
-        return [_text(answer, one.file) for answer, one in zip(answers, requests, strict=True)]
+            return [text for request in requests for text in self._batch([request])]
+        return [_text(answer, request.file) for answer, request in zip(answers, requests, strict=True)]
 
     def stop(self) -> None:
         """End the process, if there is one."""
@@ -135,7 +135,7 @@ class Renderer:
                     stream.close()
 
     def _asked(self, request: bytes, at: Location, *, alone: bool) -> list[Any] | None:
-        """Return the answers; None where there are none to several requests."""
+        """Return the answers; None if several requests have no answer."""
         try:
             process = self._started()
             assert process.stdin is not None  # noqa: S101 - made with pipes
@@ -173,7 +173,7 @@ class Renderer:
         return {"cpu_s": self.limits.cpu_s, "memory_bytes": self.limits.memory_bytes}
 
     def _refuse(self, process: subprocess.Popen[bytes], at: Location) -> NoReturn:
-        """Say why there is no answer."""
+        """Raise the error for a missing answer."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)
         limits, ended = self.limits, process.poll()
@@ -183,8 +183,8 @@ class Renderer:
             )
         if ended is None:
             raise UserError(f"rendering the template takes longer than {limits.wall_s:g} s", code="out-of-range", at=at)
-        how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
-        message = f"the process that renders the template ended ({how}): the template may need too much memory"
+        cause = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
+        message = f"the process that renders the template ended ({cause}): the template may need too much memory"
         raise UserError(message, code="out-of-range", at=at, accepted=f"at most {limits.memory_bytes >> 20} MiB")
 
 
@@ -197,15 +197,15 @@ def renderer() -> Renderer:
 def _text(answer: Mapping[str, Any], file: Path) -> str:
     if "text" in answer:
         return str(answer["text"])
-    found = answer["error"]
-    at = Location(Path(found["file"]), found["line"]) if found["file"] else Location(file)
+    details = answer["error"]
+    at = Location(Path(details["file"]), details["line"]) if details["file"] else Location(file)
     raise UserError(
-        found["message"],
-        code=found["code"],
+        details["message"],
+        code=details["code"],
         at=at,
-        found=found["found"],
-        accepted=found["accepted"],
-        suggestion=found["suggestion"],
+        found=details["found"],
+        accepted=details["accepted"],
+        suggestion=details["suggestion"],
     )
 
 
@@ -216,7 +216,7 @@ def _send(stream: IO[bytes], message: bytes) -> None:
 
 
 def _received(stream: IO[bytes], deadline: float | None) -> bytes | None:
-    """Return a message; None where the other side ends or the deadline passes first. There may be no deadline."""
+    """Return a message; None if the other side ends or the optional deadline passes first."""
     head = _read(stream, _LENGTH.size, deadline)
     if head is None:
         return None
@@ -225,15 +225,15 @@ def _received(stream: IO[bytes], deadline: float | None) -> bytes | None:
 
 
 def _read(stream: IO[bytes], length: int, deadline: float | None) -> bytes | None:
-    parts, left = [], length
-    while left:
+    parts, remaining = [], length
+    while remaining:
         wait = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready, _, _ = select.select([stream], [], [], wait)
-        part = os.read(stream.fileno(), min(left, 1 << 20)) if ready else b""
-        if not part:
+        chunk = os.read(stream.fileno(), min(remaining, 1 << 20)) if ready else b""
+        if not chunk:
             return None
-        parts.append(part)
-        left -= len(part)
+        parts.append(chunk)
+        remaining -= len(chunk)
     return b"".join(parts)
 
 
@@ -241,21 +241,23 @@ def _read(stream: IO[bytes], length: int, deadline: float | None) -> bytes | Non
 
 
 def serve() -> None:
-    """Render what is asked for on standard input until that ends."""
-    given = json.loads(sys.argv[2])
+    """Serve rendering requests from standard input until it closes."""
+    limits = json.loads(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; this one ends with its pipe
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = int(given["memory_bytes"])
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-    asked, answers = (open(end, mode, buffering=0) for end, mode in ((0, "rb"), (1, "wb")))  # noqa: SIM115, PTH123
-    while (request := _received(asked, None)) is not None:
-        found = []
-        for one in json.loads(request):
-            signal.setitimer(signal.ITIMER_PROF, float(given["cpu_s"]))  # its signal ends the process, whatever it does
-            found.append(answered(one))
+    memory_limit = int(limits["memory_bytes"])
+    memory_limit = memory_limit if hard == resource.RLIM_INFINITY else min(memory_limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_limit, hard))
+    incoming, answers = (open(end, mode, buffering=0) for end, mode in ((0, "rb"), (1, "wb")))  # noqa: SIM115, PTH123
+    while (request := _received(incoming, None)) is not None:
+        replies = []
+        for job in json.loads(request):
+            signal.setitimer(
+                signal.ITIMER_PROF, float(limits["cpu_s"])
+            )  # its signal ends the process, whatever it does
+            replies.append(answered(job))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _send(answers, json.dumps(found).encode())
+        _send(answers, json.dumps(replies).encode())
 
 
 def answered(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,14 +267,14 @@ def answered(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"text": rendered(request["name"], tuple(map(Path, request["roots"])), names)}
     except UserError as error:
         place = error.at
-        found = None if error.found is None else str(error.found)
+        found_text = None if error.found is None else str(error.found)
         return {
             "error": {
                 "message": error.message,
                 "code": error.code,
                 "file": str(place.file) if place else "",
                 "line": place.line if place else None,
-                "found": found,
+                "found": found_text,
                 "accepted": error.accepted if isinstance(error.accepted, str | None) else list(error.accepted),
                 "suggestion": error.suggestion,
             }

@@ -1,4 +1,4 @@
-"""The Jinja of templates: values that cannot be changed, functions and filters that are listed here, and a budget.
+"""The Jinja sandbox of templates: immutable values, listed functions and filters, and a step budget.
 
 A template sees numbers, texts, lists, dictionaries that it wrote itself, and `FactValue`s. No attribute of a Python
 object is ever looked up: what stands behind a dot is a fact, a part of `loop`, a key of a dictionary, or a macro of an
@@ -42,16 +42,16 @@ from lab.base.files import check_below, read_regular
 from lab.base.functions import FUNCTIONS, RaisedError
 
 MOST_STEPS: Final = 200_000
-"""Turns of loops and calls in one rendering; shipped templates take some hundreds."""
+"""Budget of loop iterations and calls per rendering; shipped templates need some hundreds."""
 
 MOST_OUTPUT: Final = 4 * 2**20
-"""Characters of a source, or of any text on the way to it. Compilers take hours for a source of that length."""
+"""Limit of characters in a source or intermediate text. Compilers take hours for such a source."""
 
 _MOST_ITEMS = 100_000
-"""Values of a list."""
+"""Limit of values in a list."""
 
 _MOST_SOURCE = 4 * 2**20
-"""Bytes of a template or of what it includes."""
+"""Size limit of a template or an include in bytes."""
 
 _MOST_INDENT = 200
 _MOST_DIGITS = 20
@@ -67,10 +67,10 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
-"""What Jinja, or what a template calls, raises for a mistake of the template's author."""
+"""Exceptions of Jinja and called functions that are mistakes of the template's author."""
 
 _steps: ContextVar[list[int]] = ContextVar("_steps")
-"""Steps that are left of the present rendering."""
+"""Remaining steps of the current rendering."""
 
 
 def rendered(name: str, roots: tuple[Path, ...], names: Mapping[str, Value]) -> str:
@@ -94,7 +94,7 @@ def rendered(name: str, roots: tuple[Path, ...], names: Mapping[str, Value]) -> 
 
 
 def environment(**options: Any) -> Sandbox:  # noqa: ANN401 - handed to Jinja as they are
-    """Return a sandboxed, strict environment with `FUNCTIONS` as its only globals."""
+    """Return a sandboxed, strict Jinja environment with `FUNCTIONS` as its only globals."""
     env = Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, **options)
     env.globals.clear()
     env.globals.update({name: _Function(name, function) for name, function in FUNCTIONS.items()})
@@ -109,14 +109,14 @@ def _environment(roots: tuple[Path, ...]) -> Sandbox:
 
 
 class ConfinedLoader(BaseLoader):
-    """Loads templates below some folders: regular files of a bounded size, wherever symbolic links lead."""
+    """A loader of templates below some folders: regular files of a bounded size, with links resolved."""
 
     def __init__(self, roots: tuple[Path, ...]) -> None:
-        """Keep the folders, the first one first."""
+        """Store the folders in order of priority."""
         self.roots = roots
 
     def get_source(self, environment: Any, template: str) -> tuple[str, str, Callable[[], bool]]:  # noqa: ANN401, ARG002 - Jinja's signature
-        """Return a template's text, its file, and a function that says whether it is still the same.
+        """Return a template's text, its file, and a function that tells whether the file is unchanged.
 
         Raises:
             TemplateNotFound: There is none.
@@ -142,7 +142,7 @@ def _is_unchanged(file: Path, changed: int) -> bool:
 
 
 def _changed(file: Path) -> int:
-    """When a file was changed, in nanoseconds; -1 where it is gone."""
+    """Return a file's modification time in nanoseconds; -1 if it no longer exists."""
     try:
         return file.stat().st_mtime_ns
     except OSError:
@@ -150,18 +150,18 @@ def _changed(file: Path) -> int:
 
 
 def _spend(steps: int) -> None:
-    left = _steps.get(None)
-    if left is None:
+    remaining = _steps.get(None)
+    if remaining is None:
         return
-    left[0] -= steps
-    if left[0] < 0:
+    remaining[0] -= steps
+    if remaining[0] < 0:
         message = f"the template takes more than {MOST_STEPS} steps"
         raise OperandError(message, accepted="fewer turns of loops, and fewer calls of macros")
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """What a template may call, besides macros."""
+    """A function available to templates."""
 
     name: str
     function: Callable[..., Value]
@@ -172,7 +172,7 @@ class _Function:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """A fact that takes arguments."""
+    """A fact with arguments."""
 
     value: FactValue
     name: str
@@ -205,9 +205,9 @@ def _of_dictionary(values: dict[Any, Any], attribute: str) -> Any:  # noqa: ANN4
 
 
 def _concatenated(parts: Iterable[str]) -> str:
-    kept = list(parts)  # steps bound how many there are
-    _check_length(sum(map(len, kept)))
-    return "".join(kept)
+    texts = list(parts)  # steps bound how many there are
+    _check_length(sum(map(len, texts)))
+    return "".join(texts)
 
 
 def _check_length(length: int) -> None:
@@ -216,7 +216,7 @@ def _check_length(length: int) -> None:
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The sandbox of this module's docstring."""
+    """The Jinja environment of the sandbox."""
 
     intercepted_binops = frozenset(["+", "-", "*", "**", "%"])
     concat = staticmethod(_concatenated)
@@ -225,12 +225,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super()._generate(_Guarded(self).visit(source), *args, **kwargs)
 
     def get_template(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's signature
-        """Return a template. Includes are steps, too: files that include each other twice grow like powers of two."""
+        """Return a template; each include counts as a step, since mutual includes grow exponentially."""
         _spend(1)
         return super().get_template(*args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401 - Jinja's signature
-        """Bound the operators whose result can be far larger than their operands."""
+        """Limit the results of operators that can be far larger than their operands."""
         for value in (left, right):
             if isinstance(value, Undefined):
                 str(value)  # raises the error that names what is missing
@@ -251,7 +251,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return result
 
     def call(self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, PYI063 - Jinja's signature
-        """Call what may be called, as one step."""
+        """Call a permitted object, as one step."""
         _spend(1)
         if isinstance(__obj, Undefined):
             str(__obj)
@@ -264,22 +264,22 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call(__context, __obj, *args, **kwargs)
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's signature
-        """Return what stands behind a dot."""
+        """Return a permitted attribute."""
         if isinstance(obj, Undefined):
             str(obj)
-        found: Any = _NOTHING
+        result: Any = _NOTHING
         if isinstance(obj, FactValue):
-            found = _Method(obj, attribute) if attribute in obj.methods else obj.fact(attribute)
+            result = _Method(obj, attribute) if attribute in obj.methods else obj.fact(attribute)
         elif isinstance(obj, LoopContext):
-            found = _of_loop(obj, attribute)
+            result = _of_loop(obj, attribute)
         elif isinstance(obj, dict):
-            found = _of_dictionary(obj, attribute)
+            result = _of_dictionary(obj, attribute)
         elif isinstance(obj, TemplateModule) and not attribute.startswith("_"):
-            found = vars(obj).get(attribute, _NOTHING)
-        return self.undefined(hint=f"{_shown(obj)} has no {attribute!r}") if found is _NOTHING else found
+            result = vars(obj).get(attribute, _NOTHING)
+        return self.undefined(hint=f"{_shown(obj)} has no {attribute!r}") if result is _NOTHING else result
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's signature
-        """Return what an index selects."""
+        """Return the element at an index."""
         if isinstance(obj, dict) and isinstance(argument, str | int | float | tuple) and argument in obj:
             return obj[argument]
         if isinstance(obj, Undefined):
@@ -300,7 +300,7 @@ def _shown(value: object) -> str:
 
 
 class _Guarded(NodeTransformer):
-    """Puts loops under the budget, and joined texts under the bound of texts."""
+    """A transformer that adds the step budget to loops and the length limit to concatenations."""
 
     def __init__(self, env: Sandbox) -> None:
         self.env = env
@@ -317,9 +317,9 @@ class _Guarded(NodeTransformer):
         return self._filtered(nodes.List(node.nodes, lineno=node.lineno), "joined")
 
     def _filtered(self, node: nodes.Node, name: str) -> nodes.Filter:
-        made = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
-        made.set_environment(self.env)
-        return made
+        wrapped = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+        wrapped.set_environment(self.env)
+        return wrapped
 
 
 # ---- filters
@@ -327,17 +327,17 @@ class _Guarded(NodeTransformer):
 
 @pass_context
 def _turns(context: Context, values: Any) -> Any:  # noqa: ANN401 - any iterable, or undefined
-    """Count the turns of a loop before it begins. Not without a context, or Jinja would do it while compiling."""
+    """Count the iterations of a loop in advance. The context keeps Jinja from folding this at compile time."""
     del context
     if isinstance(values, Undefined):
         str(values)  # raises the error that names what is missing
     if not isinstance(values, Iterable):
         raise OperandError(f"a loop over {_shown(values)}", accepted="a list, a range, a text or a dictionary")
-    kept = values if isinstance(values, list | tuple | range | str) else list(islice(values, _MOST_ITEMS + 1))
-    if len(kept) > _MOST_ITEMS:
+    items = values if isinstance(values, list | tuple | range | str) else list(islice(values, _MOST_ITEMS + 1))
+    if len(items) > _MOST_ITEMS:
         raise OperandError("the list is too long", accepted=f"at most {_MOST_ITEMS} values")
-    _spend(len(kept))
-    return kept
+    _spend(len(items))
+    return items
 
 
 def _text(value: Value) -> str:
@@ -362,7 +362,7 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _indent(text: str, width: int = 4, first: bool = False, blank: bool = False) -> str:
-    """Jinja's filter with a bound."""
+    """Indent a text by Jinja's filter, with a limit."""
     text = _text(text)
     if not isinstance(width, int) or not 0 <= width <= _MOST_INDENT:
         raise OperandError(f"indent by {_shown(width)}", accepted=f"a whole number from 0 to {_MOST_INDENT}")
@@ -394,7 +394,7 @@ _FILTERS = (
     ),
     *("max", "min", "reject", "reverse", "select", "sort", "string", "sum", "trim", "unique", "upper"),
 )
-"""Of Jinja's filters, those that reach no attribute and whose result is about as large as what they are given."""
+"""Jinja filters without attribute access whose results are about as large as their inputs."""
 
 _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "indent": _indent,
@@ -415,7 +415,7 @@ _TESTS = (
 
 
 def _placed(error: Exception, template: Location) -> UserError:
-    """Return an error of Jinja, or of what a template calls, with the template's line."""
+    """Return an error of Jinja or of a called function, with the template's line."""
     if isinstance(error, TemplateSyntaxError):
         at = Location(error.filename or template.file, error.lineno)
         return UserError(f"the template has a syntax error: {error.message}", code="syntax", at=at)

@@ -1,4 +1,4 @@
-"""The rules by which declared launches become launches: one home for templates and libraries.
+"""The rules that resolve declared launches, shared by templates and libraries.
 
 A front matter or a library declares launches and scratch buffers with expressions for their sizes. The rules:
 
@@ -38,24 +38,24 @@ _MOST_THREADS = 1024
 """CUDA C++ Programming Guide, technical specifications per compute capability; the same from 5.0 on."""
 
 BRACES = re.compile(r"\{([^{}]*)\}")
-"""An expression in the name of a kernel: `add<float, {block_size}>`."""
+"""A brace expression in a kernel's name: `add<float, {block_size}>`."""
 
 _MOST_IN_A_CLUSTER = 16
-"""Blocks; more than 8 not on every GPU (CUDA C++ Programming Guide, thread block clusters)."""
+"""Limit of blocks per cluster; more than 8 not on every GPU (CUDA C++ Programming Guide)."""
 _MOST_SHARED = 2**31 - 1
-"""Bytes; how many a GPU allows is checked where the GPU is known."""
+"""Upper bound in bytes; the GPU's limit is checked once the GPU is known."""
 
 CARVEOUTS: Mapping[str, int | None] = MappingProxyType({"default": None, "l1": 0, "shared": LARGEST_CARVEOUT})
-"""What words prefer, in percent of the largest shared memory of an SM; with None the driver decides.
+"""Carve-out words, in percent of the largest shared memory of an SM; None leaves it to the driver.
 
 The words are those of CUDA's `cudaSharedCarveout`: `cudaSharedmemCarveoutDefault`, `MaxL1` and `MaxShared`.
 """
 
 _DRIVER_DECIDES = -1
-"""The value of `cudaSharedmemCarveoutDefault`, which stands for it in a list of percentages."""
+"""The value of `cudaSharedmemCarveoutDefault`, for use in a list of percentages."""
 
 _MOST_WORKSPACE = 2**40
-"""Elements of a workspace buffer. More is a mistake in an expression."""
+"""Limit of elements in a workspace buffer. More is a mistake in an expression."""
 
 Expression = str | int
 Value = TypeVar("Value")
@@ -63,7 +63,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class LaunchCondition:
-    """Something that must hold for a launch to take place.
+    """A condition for a launch to take place.
 
     Attributes:
         expression: An expression over the names of the problem and the parameters.
@@ -78,7 +78,7 @@ class LaunchCondition:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLaunch:
-    """One launch with expressions in place of numbers.
+    """One launch with expressions for its numbers.
 
     Attributes:
         entry: Symbol of the entry point.
@@ -125,30 +125,30 @@ class DeclaredBuffer:
 
 
 def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
-    """List the launches of a front matter. Of its short form, one launch takes place."""
+    """List the launches of a front matter. In the short form, only one of them takes place."""
     if declares.launches is not None:
         return tuple(
             DeclaredLaunch(
-                one.entry,
-                one.grid,
-                one.block,
-                one.shared_bytes,
-                one.arguments.items(),
+                launch.entry,
+                launch.grid,
+                launch.block,
+                launch.shared_bytes,
+                launch.arguments.items(),
                 ("launches", i),
-                () if one.when is None else (LaunchCondition(one.when, ("launches", i, "when")),),
-                one.bytes_moved,
-                one.main,
-                one.carveout,
-                one.cluster,
+                () if launch.when is None else (LaunchCondition(launch.when, ("launches", i, "when")),),
+                launch.bytes_moved,
+                launch.main,
+                launch.carveout,
+                launch.cluster,
             )
-            for i, one in enumerate(declares.launches)
+            for i, launch in enumerate(declares.launches)
         )
     entries = [(entry.name, entry.when) for entry in declares.entries or ()] or [(declares.entry or "", None)]
     earlier: tuple[LaunchCondition, ...] = ()
-    found: list[DeclaredLaunch] = []
-    for i, (entry, when) in enumerate(entries):
-        own = LaunchCondition("true" if when is None else when, ("entries", i, "when"))
-        found.append(
+    result: list[DeclaredLaunch] = []
+    for i, (entry, condition) in enumerate(entries):
+        own = LaunchCondition("true" if condition is None else condition, ("entries", i, "when"))
+        result.append(
             DeclaredLaunch(
                 entry,
                 declares.grid or (),
@@ -162,7 +162,7 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
             )
         )
         earlier = (*earlier, replace(own, holds=False))
-    return tuple(found)
+    return tuple(result)
 
 
 def buffers(declares: FrontMatter) -> tuple[DeclaredBuffer, ...]:
@@ -172,9 +172,9 @@ def buffers(declares: FrontMatter) -> tuple[DeclaredBuffer, ...]:
     )
 
 
-def xyz(sizes: Sequence[Value], one: Value) -> tuple[Value, Value, Value]:
-    """Return sizes in x, y and z; those that are not there are 1."""
-    x, y, z = [*sizes, one, one][:3]
+def xyz(sizes: Sequence[Value], unit: Value) -> tuple[Value, Value, Value]:
+    """Return sizes in x, y and z, padded with 1."""
+    x, y, z = [*sizes, unit, unit][:3]
     return x, y, z
 
 
@@ -187,7 +187,7 @@ AnyLaunch = TypeVar("AnyLaunch", bound=_HasArguments)
 
 
 def without(launches: Iterable[AnyLaunch], absent: frozenset[str]) -> tuple[AnyLaunch, ...]:
-    """Leave out the arguments that name buffers which do not exist."""
+    """Remove the arguments that name absent buffers."""
     return tuple(_without(launch, absent) for launch in launches)
 
 
@@ -197,7 +197,7 @@ def _without(launch: Any, absent: frozenset[str]) -> Any:  # noqa: ANN401 - any 
 
 @dataclass(frozen=True)
 class Scope:
-    """What the expressions of one declaration are evaluated with.
+    """The names available to the expressions of one declaration.
 
     Attributes:
         names: Everything that they may refer to.
@@ -222,7 +222,7 @@ class Scope:
         return evaluate(expression, self.names, at=self.at(path), key=dotted(path))
 
     def size(self, expression: Expression, path: Key, *, most: int) -> int:
-        """Return the value of an expression that must be an integer from 0 to `most`.
+        """Return the value of an expression, checked to be an integer from 0 to `most`.
 
         Raises:
             UserError: It fails, or is another value.
@@ -233,7 +233,7 @@ class Scope:
         return value
 
     def integer(self, expression: Expression, path: Key) -> int:
-        """Return the value of an expression that must be an integer.
+        """Return the value of an expression, checked to be an integer.
 
         Raises:
             UserError: It fails, or is another value.
@@ -244,21 +244,21 @@ class Scope:
         return value
 
     def words(self, name: str, path: Key) -> list[str]:
-        """Return a name, or the words of the expression in braces that stands for several."""
+        """Return a name, or the words of an expression in braces."""
         inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""
         return str(self.evaluate(inner, path)).split() if inner else [name]
 
     def filled(self, text: str, path: Key) -> str:
-        """Return a text whose expressions in braces are replaced by their values, as C++ spells them."""
+        """Return a text with its expressions in braces replaced by their values, in C++ spelling."""
 
         def value(match: re.Match[str]) -> str:
-            found = self.evaluate(match[1], path)
-            return str(found).lower() if isinstance(found, bool) else str(found)
+            content = self.evaluate(match[1], path)
+            return str(content).lower() if isinstance(content, bool) else str(content)
 
         return BRACES.sub(value, text)
 
     def typed(self, kind: str) -> str:
-        """Return a type: `T` is the problem's, and of a name in braces, the type that its value names."""
+        """Return a type with `T` replaced by the problem's type and braces by their value."""
         if is_structure(kind):
             return structure_of((name, self.typed(member)) for name, member in members_of(kind))
         if not BRACES.match(kind):
@@ -276,7 +276,7 @@ class Scope:
         accepted: str = "",
         suggestion: str | None = None,
     ) -> UserError:
-        """Return an error with the place of a path."""
+        """Return an error located at a path of the declaration."""
         at, key = self.at(path), dotted(path)
         return UserError(
             message, code=code, at=at, key=key, found=found, accepted=accepted or None, suggestion=suggestion
@@ -284,70 +284,72 @@ class Scope:
 
 
 def resolved(launches: Sequence[DeclaredLaunch], workspace: Iterable[DeclaredBuffer], scope: Scope) -> Launches:
-    """Apply the rules of the module's docstring to one problem. Tensor maps are left to the caller.
+    """Resolve launches and workspace for one problem; tensor maps are left to the caller.
 
     Raises:
         UserError: An expression fails, its result is not a legal launch, or no launch is left.
     """
-    steps = tuple(_launch(one, scope) for one in launches if _takes_place(one, scope))
+    steps = tuple(_launch(launch, scope) for launch in launches if _takes_place(launch, scope))
     if not steps:
         if launches and launches[0].path:
             raise scope.error(
                 "no launch is left for this problem", ("launches",), accepted="at least one launch whose `when` holds"
             )
         raise scope.error("no entry point fits this problem", ("entries",), accepted="a last entry without `when`")
-    made = tuple(_buffer(one, scope) for one in workspace)
-    absent = frozenset(buffer.name for buffer in made if buffer.elements == 0)
-    return Launches(without(steps, absent), tuple(buffer for buffer in made if buffer.elements))
+    resolved_buffers = tuple(_buffer(buffer, scope) for buffer in workspace)
+    absent = frozenset(buffer.name for buffer in resolved_buffers if buffer.elements == 0)
+    return Launches(without(steps, absent), tuple(buffer for buffer in resolved_buffers if buffer.elements))
 
 
 def _takes_place(launch: DeclaredLaunch, scope: Scope) -> bool:
-    return all(bool(scope.evaluate(one.expression, one.path)) is one.holds for one in launch.conditions)
+    return all(
+        bool(scope.evaluate(condition.expression, condition.path)) is condition.holds for condition in launch.conditions
+    )
 
 
-def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
-    sizes, path = xyz(one.grid, 1), (*one.path, "grid")
+def _launch(launch: DeclaredLaunch, scope: Scope) -> Launch:
+    sizes, path = xyz(launch.grid, 1), (*launch.path, "grid")
     names_residents = any(_names_residents(size, path, scope) for size in sizes)
     unbuilt = _hiding(frozenset({RESIDENT_BLOCKS}), scope) if names_residents else scope
     waits = names_residents and not all(_has_value(size, path, unbuilt) for size in sizes)
-    block = _legal(xyz(one.block, 1), (*one.path, "block"), _MOST_BLOCK, scope)
+    block = _legal(xyz(launch.block, 1), (*launch.path, "block"), _MOST_BLOCK, scope)
     if math.prod(block) > _MOST_THREADS:
         accepted = f"at most {_MOST_THREADS} threads"
-        raise scope.error(f"the block has {math.prod(block)} threads", (*one.path, "block"), accepted=accepted)
+        raise scope.error(f"the block has {math.prod(block)} threads", (*launch.path, "block"), accepted=accepted)
     arguments = tuple(
         (word, scope.typed(kind))
-        for name, kind in one.arguments
-        for word in scope.words(name, (*one.path, "arguments", name))
+        for name, kind in launch.arguments
+        for word in scope.words(name, (*launch.path, "arguments", name))
     )
-    moved = one.bytes_moved
+    bytes_moved = launch.bytes_moved
     return Launch(
-        scope.filled(one.entry, (*one.path, "kernel")),
+        scope.filled(launch.entry, (*launch.path, "kernel")),
         (1, 1, 1) if waits else _legal(sizes, path, _MOST_GRID, unbuilt),
         block,
-        scope.size(one.shared_bytes, (*one.path, "shared_bytes"), most=_MOST_SHARED),
+        scope.size(launch.shared_bytes, (*launch.path, "shared_bytes"), most=_MOST_SHARED),
         arguments,
-        None if moved is None else scope.size(moved, (*one.path, "bytes_moved"), most=2**63 - 1),
-        one.main,
+        None if bytes_moved is None else scope.size(bytes_moved, (*launch.path, "bytes_moved"), most=2**63 - 1),
+        launch.main,
         _ResidentGrid(sizes, path, scope) if waits else None,
-        _carveout(one.carveout, (*one.path, "carveout"), scope),
-        _cluster(one, scope),
+        _carveout(launch.carveout, (*launch.path, "carveout"), scope),
+        _cluster(launch, scope),
     )
 
 
-def _cluster(one: DeclaredLaunch, scope: Scope) -> tuple[int, int, int] | None:
-    """Return the blocks of a cluster along x, y, z; None where the launch asks for no clusters."""
-    if not one.cluster:
+def _cluster(launch: DeclaredLaunch, scope: Scope) -> tuple[int, int, int] | None:
+    """Return the blocks of a cluster along x, y, z; None if the launch requests no clusters."""
+    if not launch.cluster:
         return None
-    path = (*one.path, "cluster")
-    found = _legal(xyz(one.cluster, 1), path, (_MOST_IN_A_CLUSTER,) * 3, scope)
-    if math.prod(found) > _MOST_IN_A_CLUSTER:
+    path = (*launch.path, "cluster")
+    sides = _legal(xyz(launch.cluster, 1), path, (_MOST_IN_A_CLUSTER,) * 3, scope)
+    if math.prod(sides) > _MOST_IN_A_CLUSTER:
         accepted = f"at most {_MOST_IN_A_CLUSTER} blocks, and more than 8 where the GPU allows them"
-        raise scope.error(f"the cluster has {math.prod(found)} blocks", path, accepted=accepted)
-    return found
+        raise scope.error(f"the cluster has {math.prod(sides)} blocks", path, accepted=accepted)
+    return sides
 
 
 def _carveout(expression: Expression, path: Key, scope: Scope) -> int | None:
-    """Return the preferred shared memory of an SM in percent of its largest; None where the driver decides."""
+    """Return the carve-out in percent of an SM's largest shared memory; None if the driver decides."""
     value = expression if expression in CARVEOUTS else scope.evaluate(expression, path)
     if isinstance(value, str) and value in CARVEOUTS:
         return CARVEOUTS[value]
@@ -358,7 +360,7 @@ def _carveout(expression: Expression, path: Key, scope: Scope) -> int | None:
 
 
 def _names_residents(size: Expression, path: Key, scope: Scope) -> bool:
-    """Whether a size of a grid names the blocks that the GPU holds; a problem or a parameter may have that name."""
+    """Return whether a grid's size names the resident blocks and no problem field or parameter has that name."""
     if not isinstance(size, str) or RESIDENT_BLOCKS not in size or RESIDENT_BLOCKS in scope.names:
         return False
     return RESIDENT_BLOCKS in names_in(size, at=scope.at(path), key=dotted(path))
@@ -366,7 +368,7 @@ def _names_residents(size: Expression, path: Key, scope: Scope) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _ResidentGrid:
-    """A grid whose expressions name the blocks that the GPU holds at once.
+    """A grid whose expressions name the resident blocks.
 
     Attributes:
         sizes: Expressions for x, y and z.
@@ -385,69 +387,69 @@ class _ResidentGrid:
 
 
 def _legal(
-    sizes: tuple[Expression, Expression, Expression], path: Key, most: tuple[int, int, int], scope: Scope
+    sizes: tuple[Expression, Expression, Expression], path: Key, limits: tuple[int, int, int], scope: Scope
 ) -> tuple[int, int, int]:
-    """The dimensions of a grid or a block."""
-    found: list[int] = []
-    for i, (axis, expression, limit) in enumerate(zip("xyz", sizes, most, strict=True)):
+    """Return the checked dimensions of a grid or a block."""
+    dimensions: list[int] = []
+    for i, (axis, expression, limit) in enumerate(zip("xyz", sizes, limits, strict=True)):
         value = scope.evaluate(expression, (*path, i))
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
             accepted = f"an integer from 1 to {limit}"
             text = str(expression)
-            whole = re.fullmatch(r"\s*(.+?)\s*/\s*([^/]+?)\s*", text) if isinstance(value, float) else None
+            quotient = re.fullmatch(r"\s*(.+?)\s*/\s*([^/]+?)\s*", text) if isinstance(value, float) else None
             raise scope.error(
                 f"{path[-1]}.{axis} is not a legal size",
                 path,
                 found=text if text == str(value) else f"{text}, which is {value}",
                 accepted=accepted,
-                suggestion=f"write ceil_div({whole[1]}, {whole[2]}), or // to round down"
-                if whole
+                suggestion=f"write ceil_div({quotient[1]}, {quotient[2]}), or // to round down"
+                if quotient
                 else _of_floats(value, text, scope) or _too_large(value, limit, text, scope),
             )
-        found.append(value)
-    x, y, z = found
+        dimensions.append(value)
+    x, y, z = dimensions
     return x, y, z
 
 
 def _of_floats(value: Scalar, text: str, scope: Scope) -> str | None:
-    """Name a whole number that was written as a float, such as 1e7, which makes a size one."""
+    """Suggest an integer for a whole number written as a float, such as 1e7."""
     if not isinstance(value, float):
         return None
     for name in sorted(names_in(text, at=scope.at(()), key="")):
-        given = scope.names.get(name)
-        if isinstance(given, float) and given.is_integer():
-            return f"{name} is a floating-point number; write {int(given)}"
+        named_value = scope.names.get(name)
+        if isinstance(named_value, float) and named_value.is_integer():
+            return f"{name} is a floating-point number; write {int(named_value)}"
     return None
 
 
 def _too_large(value: Scalar, limit: int, text: str, scope: Scope) -> str | None:
-    """Say how a point of the space that no GPU takes is left out."""
+    """Suggest a constraint that excludes points too large for any GPU."""
     varied = sorted(names_in(text, at=scope.at(()), key="") - scope.sizes)
     is_large = isinstance(value, int) and not isinstance(value, bool) and value > limit
     return f"leave such points out: constraints: [{text} <= {limit}]" if is_large and varied else None
 
 
-def _buffer(one: DeclaredBuffer, scope: Scope) -> Workspace:
-    path: Key = ("workspace", one.name, "elements")
-    elements = scope.size(one.elements, path, most=_MOST_WORKSPACE)
+def _buffer(buffer: DeclaredBuffer, scope: Scope) -> Workspace:
+    path: Key = ("workspace", buffer.name, "elements")
+    elements = scope.size(buffer.elements, path, most=_MOST_WORKSPACE)
     refused = "this workspace buffer cannot be made"
-    if one.name in scope.names:
+    if buffer.name in scope.names:
         raise scope.error(
-            refused, path, found=one.name, accepted="a name that neither the problem nor the parameters have"
+            refused, path, found=buffer.name, accepted="a name that neither the problem nor the parameters have"
         )
-    if elements == 0 and not _known_to_kernel(one.elements, path, scope):
+    if elements == 0 and not _known_to_kernel(buffer.elements, path, scope):
         accepted = "at least one element; only parameters, which the compiled kernel knows too, may make it 0"
         raise scope.error(refused, path, found=0, accepted=accepted)
-    return Workspace(one.name, scope.typed(one.dtype), elements, one.zero)
+    return Workspace(buffer.name, scope.typed(buffer.dtype), elements, buffer.zero)
 
 
 def _known_to_kernel(expression: Expression, path: Key, scope: Scope) -> bool:
-    """Whether an expression has a value without the sizes of the problem."""
+    """Return whether an expression can be evaluated without the problem's sizes."""
     return _has_value(expression, path, _hiding(scope.sizes, scope))
 
 
 def _hiding(names: frozenset[str], scope: Scope) -> Scope:
-    """A scope in which some names have no value that an operation takes."""
+    """Return a scope in which some names have an unusable value."""
     return replace(scope, names={**scope.names, **{name: object() for name in names}})
 
 

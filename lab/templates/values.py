@@ -1,4 +1,4 @@
-"""Objects that templates and expressions know by their facts: mappings of threads to data, and einsums."""
+"""Values that templates and expressions access by facts: thread mappings and einsums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.text import parse
 
 _MOST_WORDS = 1000
-"""Characters of a text that becomes a part of CUDA code, such as a variable's name or a condition."""
+"""Limit of characters in a text inserted into CUDA code, such as a variable or a condition."""
 
 Listed = tuple[Value, ...]
 
@@ -79,12 +79,12 @@ def _guard(mapping: ThreadMapping, local: Listed | str = "i", thread: Text = "t"
 
 
 def _local(mapping: ThreadMapping, local: str | Listed) -> str | tuple[str, ...]:
-    """Return the name of the local index, or the names of the local dimensions' own indices."""
+    """Return the name of the local index, or the names of the local dimensions' indices."""
     if isinstance(local, str):
         return _code(local)
-    wanted = len(mapping.levels[-1].of_kind("i"))
-    if len(local) != wanted or not all(isinstance(name, str) for name in local):
-        accepted = f"a name, or a list of {wanted} names, one for each local dimension"
+    expected = len(mapping.levels[-1].of_kind("i"))
+    if len(local) != expected or not all(isinstance(name, str) for name in local):
+        accepted = f"a name, or a list of {expected} names, one for each local dimension"
         raise OperandError(f"{len(local)} local indices", accepted=accepted)
     return tuple(map(_code, local))
 
@@ -139,40 +139,40 @@ def _operand(name: str) -> str:
     return name
 
 
-def _indices(made: Einsum, indices: Listed) -> tuple[str, ...]:
+def _indices(contraction: Einsum, indices: Listed) -> tuple[str, ...]:
     for index in indices:
-        if index not in made.indices:
-            raise OperandError(f"the einsum has no index {index!r}", accepted=", ".join(made.indices))
+        if index not in contraction.indices:
+            raise OperandError(f"the einsum has no index {index!r}", accepted=", ".join(contraction.indices))
     return tuple(indices)
 
 
-def _of(made: Einsum, tensor: Text) -> tuple[str, ...]:
-    return made.of(_tensor(tensor))
+def _of(contraction: Einsum, tensor: Text) -> tuple[str, ...]:
+    return contraction.of(_tensor(tensor))
 
 
-def _along_depth(made: Einsum, operand: Text) -> bool:
-    return made.along_depth(_operand(operand))
+def _along_depth(contraction: Einsum, operand: Text) -> bool:
+    return contraction.along_depth(_operand(operand))
 
 
-def _leads(made: Einsum, tensor: Text) -> bool:
-    return made.vectors(_tensor(tensor))
+def _leads(contraction: Einsum, tensor: Text) -> bool:
+    return contraction.vectors(_tensor(tensor))
 
 
-def _stride(made: Einsum, tensor: Text, index: Text) -> str:
-    _indices(made, (index,))
-    return made.stride(_tensor(tensor), index)
+def _stride(contraction: Einsum, tensor: Text, index: Text) -> str:
+    _indices(contraction, (index,))
+    return contraction.stride(_tensor(tensor), index)
 
 
-def _place(made: Einsum, number: Text, indices: Listed, tensor: Text) -> str:
-    return made.place(_code(number), _indices(made, indices), _tensor(tensor))
+def _place(contraction: Einsum, number: Text, indices: Listed, tensor: Text) -> str:
+    return contraction.place(_code(number), _indices(contraction, indices), _tensor(tensor))
 
 
-def _digit(made: Einsum, number: Value, indices: Listed, index: Text) -> str:
+def _digit(contraction: Einsum, number: Value, indices: Listed, index: Text) -> str:
     if isinstance(number, bool) or not isinstance(number, int | str):
         raise OperandError("a number that is no variable and no constant", accepted="a text or a whole number")
-    if index not in _indices(made, indices):
+    if index not in _indices(contraction, indices):
         raise OperandError(f"{index!r} is not among the indices", accepted=", ".join(indices))
-    return made.digit(_code(str(number)), tuple(indices), index)
+    return contraction.digit(_code(str(number)), tuple(indices), index)
 
 
 class EinsumFacts(FactValue):
@@ -205,11 +205,11 @@ def _einsum(text: str) -> Einsum:
 
 # ---- transport to the process that renders
 
-KINDS: Mapping[str, type[FactValue]] = {one.kind: one for one in (MappingFacts, EinsumFacts)}
+KINDS: Mapping[str, type[FactValue]] = {fact_class.kind: fact_class for fact_class in (MappingFacts, EinsumFacts)}
 
 
 def packed(value: object) -> object:
-    """Return a value of an expression as JSON can hold it: a fact value becomes ``{"mapping": text}``.
+    """Return a value in JSON form: a fact value becomes ``{"mapping": text}``.
 
     Raises:
         UserError: Templates know no such value.
@@ -222,7 +222,7 @@ def packed(value: object) -> object:
 
 
 def unpacked(value: Any) -> Value:  # noqa: ANN401 - what JSON can hold
-    """Return the value that `packed` made this of."""
+    """Return the value that `packed` encoded."""
     if isinstance(value, dict):
         ((kind, text),) = value.items()
         return KINDS[kind](text)

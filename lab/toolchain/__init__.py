@@ -1,1 +1,1 @@
-"""Compilers behind one interface, the disassembler, and a cache of what they made."""
+"""Compilers behind one interface, the disassembler, and a cache of their output."""

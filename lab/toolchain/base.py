@@ -1,4 +1,4 @@
-"""The seam between `lab` and any compiler: a request in, a build out."""
+"""The interface between `lab` and any compiler: a request in, a build out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_WITH_SUFFIX = {"": 0, "a": 90, "f": 100}
 `sm_90a`, family-specific ones `sm_100f`. Source: CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
 
 _PART_KILLED = re.compile(rf"^nvcc error\s*: '[^'\n]+' died due to signal {signal.SIGKILL:d}\b", re.MULTILINE)
-"""What nvcc says of the programs that it runs."""
+"""nvcc's message about a subprocess that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CompileRequest:
     Attributes:
         source: CUDA C++.
         name: File name in the compiler's messages (`kernel.cu`), without a folder. Line tables name it `/kernel.cu` and
-            CUDA's headers `/cuda/cuda_fp16.h`, which are paths of no machine.
+            CUDA's headers `/cuda/cuda_fp16.h`, which do not depend on the machine.
         arch: Target, such as `sm_90`.
         options: Further compiler options in order, such as `--use_fast_math`; `lab.toolchain.options` lists them.
         included: Name and text of every file of the user's that the source includes, as `lab.toolchain.includes.gather`
@@ -54,8 +54,8 @@ class Resources:
         stack_bytes: Bytes of stack per thread.
         shared_bytes: Bytes of static shared memory per block.
         constant_bytes: Bytes of constant banks (kernel parameters and compiler constants).
-        barriers: Named barriers of a block.
-        cluster: Blocks of a cluster, where the kernel fixes their number (``__cluster_dims__``); else 1.
+        barriers: Named barriers per block.
+        cluster: Blocks per cluster, if the kernel fixes it (``__cluster_dims__``); else 1.
     """
 
     registers: int
@@ -69,7 +69,7 @@ class Resources:
 
     @property
     def spill_bytes(self) -> int:
-        """Bytes of spill stores and loads per thread, added."""
+        """Bytes of spill stores plus spill loads per thread."""
         return self.spill_store_bytes + self.spill_load_bytes
 
 
@@ -86,10 +86,10 @@ class Build:
         toolchain: Name of the toolchain: `nvrtc`, `nvcc` or `pycuda-nvcc`.
         version: Compiler version, such as `13.5.37`.
         arch: Target, such as `sm_90`.
-        seconds: Wall-clock time of compiling; of a build from the cache, the time when it was first made.
+        seconds: Wall-clock time of compiling; for a cached build, that of the original compilation.
         symbols: The symbol of each kernel that the request lists, by its expression, and of each variable in constant
             memory, by its name.
-        launch: What the compiler decides about launches, by name; empty where it leaves all of it to the program.
+        launch: Launch parameters that the compiler fixes, by name; empty if it fixes none.
     """
 
     ptx: str
@@ -111,7 +111,7 @@ class Disassembly:
 
     Attributes:
         text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
-        lines: The cubin's line table; empty where it has none that can be read.
+        lines: The cubin's line table; empty if it has no readable one.
         version: Disassembler version.
     """
 
@@ -128,8 +128,8 @@ class Toolchain(Protocol):
         version: Version that the compiler reports.
         architectures: Architectures that it can target, oldest first, without suffixes: `sm_75`, `sm_80`. Empty for an
             old compiler that does not list them.
-        identity: Everything else that decides its output (versions of its headers, flags in the environment); part of
-            the cache key.
+        identity: Everything else that determines its output (versions of its headers, flags in the environment); part
+            of the cache key.
     """
 
     @property
@@ -152,17 +152,17 @@ class Toolchain(Protocol):
         """Return whether this compiler version can target `arch`."""
 
     def compile(self, request: CompileRequest) -> Build:
-        """Compile.
+        """Compile a request.
 
         Raises:
             UserError: An option is not accepted.
-            CompileError: The compiler refuses the source, or it includes a file that it may not.
+            CompileError: The compiler rejects the source, or it includes a file that is not allowed.
             MissingToolError: The compiler cannot run on this machine.
         """
 
 
 def title(toolchain: Toolchain) -> str:
-    """Return a compiler's name with its version, `nvrtc 13.5.37`, which tells it from others."""
+    """Return a compiler's name with its version: `nvrtc 13.5.37`."""
     return f"{toolchain.name} {toolchain.version}"
 
 
@@ -177,9 +177,9 @@ def can_target(arch: str, architectures: Sequence[str]) -> bool:
     return not architectures or match[1] in architectures
 
 
-def is_version(version: str, wanted: str) -> bool:
-    """Return whether a version begins with the wanted numbers: 13.5.37 is 13.5. An empty `wanted` accepts all."""
-    return not wanted or f"{version}.".startswith(f"{wanted}.")
+def is_version(version: str, prefix: str) -> bool:
+    """Return whether a version begins with the numbers of `prefix`: 13.5.37 with 13.5. An empty prefix accepts all."""
+    return not prefix or f"{version}.".startswith(f"{prefix}.")
 
 
 def first_error(log: str) -> str:
@@ -194,50 +194,50 @@ def first_error(log: str) -> str:
 _WARNING = re.compile(r"^(?P<place>\S.*\(\d+\)): warning(?: #(?P<number>\d+)(?:-\w+)?)?: (?P<text>.+)$")
 _OF_PTXAS = re.compile(r"^ptxas\b.*(?:\bwarning *: *|: *(?:\(C\d+\) *)?(?=Potential Performance Loss))(?P<text>.+)$")
 _UNUSED = {"177", "550"}
-"""Numbers of NVIDIA's front end (EDG): declared but never referenced, set but never used."""
+"""EDG warnings that are left out: declared but never referenced, set but never used."""
 LEFT_OUT = " was not found and is left out"
-"""How a warning about a header ends that is not here."""
+"""The end of a warning about a missing header."""
 _OF_LAB = " of /standard/"
-"""Follows the line of the other definition where a macro is defined once more."""
+"""Marks a macro redefinition warning whose other definition is in lab's standard headers."""
 
 
 def warnings_in(log: str, idle: Sequence[tuple[str, int, int]] = ()) -> tuple[str, ...]:
     """Return the warnings of a compiler's log, each once: `kernel.cu(17): unrecognized #pragma`.
 
-    What ptxas calls a potential loss of performance is one as well. Names that are never used are none: a parameter
-    that turns a part of a kernel off leaves some behind. Nor is a macro that CUDA's headers define once more than the
-    standard headers that come with lab: no user can mend that. Headers that are left out are one warning together.
+    ptxas's remarks on potential performance loss are included. Unused names are not, since a parameter that turns off a
+    part of a kernel leaves some behind. Macro redefinitions between CUDA's headers and lab's standard headers are not
+    included either, since users cannot fix them. All missing headers share one warning.
 
     Args:
         log: The log.
-        idle: File, first and last line of kernels that are not launched, of whose warnings only the number is told.
+        idle: File, first and last line of kernels that are not launched; their warnings are only counted.
     """
-    found, missing, elsewhere = list[str](), list[str](), set[str]()
+    messages, missing, elsewhere = list[str](), list[str](), set[str]()
     for line in log.splitlines():
         if (match := _WARNING.match(line)) and match["number"] not in _UNUSED and _OF_LAB not in match["text"]:
             place, text = match["place"], match["text"].removeprefix("#warning directive: ")
             file, _, number = place.rstrip(")").rpartition("(")
-            if any(file == one and first <= int(number) <= last for one, first, last in idle):
+            if any(file == idle_file and first <= int(number) <= last for idle_file, first, last in idle):
                 elsewhere.add(f"{place}: {text}")
             elif text.endswith(LEFT_OUT):
                 missing.append(f"{place}: {text.removesuffix(LEFT_OUT)}")
             else:
-                found.append(f"{place}: {text}")
+                messages.append(f"{place}: {text}")
         elif match := _OF_PTXAS.match(line):
-            found.append(f"ptxas: {match['text']}")
+            messages.append(f"ptxas: {match['text']}")
     if missing:
         first, *further = dict.fromkeys(missing)
-        names = [first, *(one.partition(": ")[2] for one in further)]
+        names = [first, *(warning.partition(": ")[2] for warning in further)]
         listed = f"{', '.join(names[:-1])} and {names[-1]}" if further else first
-        found.append(f"{listed}{LEFT_OUT.replace('was', 'were').replace('is', 'are') if further else LEFT_OUT}")
+        messages.append(f"{listed}{LEFT_OUT.replace('was', 'were').replace('is', 'are') if further else LEFT_OUT}")
     if elsewhere:
-        what = "1 warning" if len(elsewhere) == 1 else f"{len(elsewhere)} warnings"
-        found.append(f"{what} about kernels of the file that are not launched; build.log has what was said")
-    return tuple(dict.fromkeys(found))
+        counted = "1 warning" if len(elsewhere) == 1 else f"{len(elsewhere)} warnings"
+        messages.append(f"{counted} about kernels of the file that are not launched; see build.log")
+    return tuple(dict.fromkeys(messages))
 
 
 def check_not_killed(tool: str, code: int, log: str = "") -> None:
-    """Check that a tool ended by itself: one that was killed has refused nothing, and may well succeed another time.
+    """Check that a tool was not killed: a killed tool has rejected nothing and may succeed when run again.
 
     Args:
         tool: Its name.
@@ -245,7 +245,7 @@ def check_not_killed(tool: str, code: int, log: str = "") -> None:
         log: What it printed.
 
     Raises:
-        WorkerLostError: Someone killed it or a program that it ran: a user, or the system short of memory.
+        WorkerLostError: It or a program that it ran was killed, by a user or by the system when out of memory.
     """
     if code == -signal.SIGKILL or (code != 0 and _PART_KILLED.search(log)):
         raise WorkerLostError(f"{tool} was killed", killed=True)

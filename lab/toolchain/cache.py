@@ -1,4 +1,4 @@
-"""A cache of builds and of what else takes long to make, addressed by everything that decides it.
+"""A cache of builds and other expensive results, keyed by everything that determines them.
 
 Each entry is a file: `_MAGIC`, the SHA-256 of what follows, and zlib-compressed JSON that repeats the key. A file
 that is truncated, altered or renamed fails one of these checks and is a miss, which the next `put` replaces.
@@ -32,29 +32,29 @@ from lab.isa.sass.lines import LineTable
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
 
 SCHEMA = 6
-"""Raised when the shape of an entry, the output of a toolchain, or the layout of listings changes."""
+"""Incremented when the shape of an entry, the output of a toolchain, or the layout of listings changes."""
 MAX_BYTES = 2 * 1024**3
 JOURNAL = "written"
-"""File beside the entries. It has one byte for every started `_BLOCK` written since the last pruning."""
+"""File beside the entries, with one byte per started `_BLOCK` written since the last pruning."""
 
 _MAGIC = b"labcache"
 _SUFFIX = ".entry"
 _BLOCK = 4096
 """Bytes that a file system allocates at once, on most systems."""
 _SLACK = 16
-"""The cache is pruned when this part of its limit has been written, and then leaves the same part free."""
+"""Divisor of the limit: pruning starts once that part was written, and leaves the same part free."""
 _LOG = logging.getLogger(__name__)
 _warned: set[Path] = set()
 
 
 def default_folder() -> Path:
     """Return `$LAB_CACHE_DIR`, or the user's cache directory on this system."""
-    named = os.environ.get("LAB_CACHE_DIR")
-    return Path(named) if named else Path(platformdirs.user_cache_dir("lab", appauthor=False))
+    configured = os.environ.get("LAB_CACHE_DIR")
+    return Path(configured) if configured else Path(platformdirs.user_cache_dir("lab", appauthor=False))
 
 
 def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) -> str:
-    """Return the SHA-256, in hex, of everything that decides a build and its disassembly.
+    """Return the SHA-256, in hex, of everything that determines a build and its disassembly.
 
     Args:
         toolchain: The compiler.
@@ -71,7 +71,7 @@ def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) 
         request.source,
         request.name,
         disassembler,
-        *([sorted(request.included)] if request.included else []),  # keys of sources without any stay as they were
+        *([sorted(request.included)] if request.included else []),  # keeps the keys of sources without any unchanged
         *([{"kernels": request.kernels}] if request.kernels else []),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -82,7 +82,7 @@ class Cache:
     """A folder of entries, which any number of processes may share. Picklable.
 
     Attributes:
-        folder: Where the entries are. The first `put` makes it.
+        folder: Where the entries are. The first `put` creates it.
         max_bytes: Limit of the entries' total size. The least recently used entries are removed to keep it.
     """
 
@@ -90,7 +90,7 @@ class Cache:
     max_bytes: int = MAX_BYTES
 
     def get(self, key: str) -> tuple[Build, Disassembly] | None:
-        """Return the build of a key, or None where there is none or its entry is damaged."""
+        """Return the build of a key, or None if there is none or its entry is damaged."""
         fields = self.fields(key)
         return None if fields is None else _build_of(fields)
 
@@ -99,7 +99,7 @@ class Cache:
         self.keep(key, _fields_of(build, disassembly))
 
     def fields(self, key: str) -> dict[str, Any] | None:
-        """Return what `keep` stored under a key, or None where there is nothing or the entry is damaged."""
+        """Return the fields that `keep` stored under a key, or None if there are none or the entry is damaged."""
         path = self._path(key)
         try:
             content = path.read_bytes()
@@ -112,11 +112,11 @@ class Cache:
         return fields
 
     def keep(self, key: str, fields: Mapping[str, Any]) -> None:
-        """Store an entry, replacing what the key had. Prunes the cache when enough has been written since last time.
+        """Store an entry, replacing the key's old one; prune the cache if enough was written since last time.
 
         Args:
-            key: SHA-256, in hex, of everything that decides the entry.
-            fields: What JSON can hold.
+            key: SHA-256, in hex, of everything that determines the entry.
+            fields: Values that JSON can represent.
         """
         content = _encode(key, fields)
         try:

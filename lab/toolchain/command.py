@@ -1,4 +1,4 @@
-"""Runs a compiler or an assembler as a command, in a folder of its own."""
+"""Run a compiler or an assembler as a command, in its own folder."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lab.base.workers import environment
 from lab.toolchain.base import check_not_killed
 
 TIMEOUT_S = 600.0
-"""A build that takes longer has hung."""
+"""Seconds after which a build counts as hung."""
 
 
 def run_tool(
-    arguments: Sequence[str], folder: Path, *, name: str, shown: str, install: str, timeout_s: float = TIMEOUT_S
+    arguments: Sequence[str], folder: Path, *, name: str, command: str, install: str, timeout_s: float = TIMEOUT_S
 ) -> tuple[int, str]:
-    """Run a tool to its end.
+    """Run a tool until it ends.
 
     Args:
-        arguments: The tool's path and what it gets.
+        arguments: The tool's path and its arguments.
         folder: Where it runs.
-        name: What messages call it.
-        shown: The command in a form that can be repeated, for errors.
-        install: What installs it.
+        name: Its name in messages.
+        command: The command as a user can repeat it, for errors.
+        install: The command that installs it.
         timeout_s: Seconds after which it is stopped.
 
     Returns:
@@ -36,7 +36,7 @@ def run_tool(
         WorkerLostError: It was killed.
     """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             list(arguments),
             cwd=folder,
             capture_output=True,
@@ -49,7 +49,7 @@ def run_tool(
     except OSError as error:
         raise MissingToolError(f"cannot run {name} ({error}); install it: {install}") from error
     except subprocess.TimeoutExpired as error:
-        raise CompileError(f"{name} did not finish within {timeout_s:.0f} s", str(error), shown) from error
-    log = done.stdout + done.stderr
-    check_not_killed(name, done.returncode, log)
-    return done.returncode, log
+        raise CompileError(f"{name} did not finish within {timeout_s:.0f} s", str(error), command) from error
+    log = completed.stdout + completed.stderr
+    check_not_killed(name, completed.returncode, log)
+    return completed.returncode, log

@@ -1,7 +1,7 @@
-"""A toolchain on its way to another machine: what decides its output goes, and where it is on this one stays.
+"""Names of toolchains for other machines: everything that determines their output, without local paths.
 
-The other machine looks for its own toolchain of the same name and version. One that differs is not taken: it would make
-other machine code under the same name.
+The other machine looks for its own toolchain of the same name and version. One that differs is not used, since it
+would make different machine code under the same name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ KINDS: frozenset[type] = frozenset({compiler.Nvrtc, nvcc.Nvcc, ptx.PtxAssembler,
 
 @dataclass(frozen=True, slots=True)
 class ToolchainName:
-    """What decides the output of a toolchain, and of the disassembler behind it.
+    """Everything that determines the output of a toolchain and of its disassembler.
 
     Attributes:
-        name: Of the toolchain.
+        name: The toolchain's name.
         version: Its version in full.
         identity: `Toolchain.identity`.
         disassembler: Version of nvdisasm.
@@ -39,12 +39,12 @@ class ToolchainName:
     disassembler: str
 
     def __str__(self) -> str:
-        known = f" ({self.identity})" if self.identity else ""
-        return f"{self.name} {self.version}{known} and nvdisasm {self.disassembler}"
+        details = f" ({self.identity})" if self.identity else ""
+        return f"{self.name} {self.version}{details} and nvdisasm {self.disassembler}"
 
 
 def named(toolchain: Toolchain) -> ToolchainName:
-    """Return what is sent in place of a toolchain of `KINDS`.
+    """Return the name that is sent in place of a toolchain of `KINDS`.
 
     Raises:
         MissingToolError: There is no nvdisasm here.
@@ -52,31 +52,34 @@ def named(toolchain: Toolchain) -> ToolchainName:
     return ToolchainName(toolchain.name, toolchain.version, toolchain.identity, disassembler_version())
 
 
-def found_here(wanted: ToolchainName) -> Toolchain:
-    """Return this machine's toolchain that a name means.
+def found_here(name: ToolchainName) -> Toolchain:
+    """Return this machine's toolchain of a name.
 
     Raises:
-        MissingToolError: There is none that makes the same; the sentence says what there is.
+        MissingToolError: There is none with the same output; the message says which there are.
     """
-    found = _found_here(wanted)
-    if isinstance(found, str):
-        raise MissingToolError(found)
-    return found
+    toolchain = _found_here(name)
+    if isinstance(toolchain, str):
+        raise MissingToolError(toolchain)
+    return toolchain
 
 
-@functools.cache  # asked for every piece of work, and a machine's compilers do not change in the meantime
-def _found_here(wanted: ToolchainName) -> Toolchain | str:
-    same_name = tuple(_all(wanted.name, ""))
+@functools.cache  # called for every task, and a machine's compilers do not change in the meantime
+def _found_here(name: ToolchainName) -> Toolchain | str:
+    same_name = tuple(_all(name.name, ""))
     try:
         disassembler = disassembler_version()
     except MissingToolError as error:
-        return f"it lacks {wanted}: {error}"
-    exact = tuple(_all(wanted.name, wanted.version))
-    if found := next((one for one in (*exact, *same_name) if named(one) == wanted), None):
-        return found
-    there = [f"{title(one)} ({one.identity})" if one.identity else title(one) for one in same_name]
-    listed = ", ".join([*dict.fromkeys(there or [f"no {wanted.name}"]), f"nvdisasm {disassembler}"])
-    return f"it lacks {wanted}, which the run compiles with, and has {listed}; {advice(wanted.name, wanted.version)}"
+        return f"it lacks {name}: {error}"
+    exact = tuple(_all(name.name, name.version))
+    if match := next((candidate for candidate in (*exact, *same_name) if named(candidate) == name), None):
+        return match
+    available = [
+        f"{title(candidate)} ({candidate.identity})" if candidate.identity else title(candidate)
+        for candidate in same_name
+    ]
+    listed = ", ".join([*dict.fromkeys(available or [f"no {name.name}"]), f"nvdisasm {disassembler}"])
+    return f"it lacks {name}, which the run compiles with, and has {listed}; {advice(name.name, name.version)}"
 
 
 def _all(name: str, version: str) -> Iterable[Toolchain]:
@@ -86,12 +89,12 @@ def _all(name: str, version: str) -> Iterable[Toolchain]:
     """
     if name == "nvrtc":
         return compiler.find_nvrtcs(version)
-    found: Toolchain | None
+    toolchain: Toolchain | None
     if name == "ptx":
-        found = ptx.find_assembler(version)
+        toolchain = ptx.find_assembler(version)
     elif name == "triton":
-        found = triton.find_triton(version)
+        toolchain = triton.find_triton(version)
     else:
         plain = nvcc.find_nvcc(version, with_pycuda=False)
-        found = replace(plain, with_pycuda=name == "pycuda-nvcc") if plain else None
-    return () if found is None else (found,)
+        toolchain = replace(plain, with_pycuda=name == "pycuda-nvcc") if plain else None
+    return () if toolchain is None else (toolchain,)

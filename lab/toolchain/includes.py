@@ -1,14 +1,14 @@
-r"""Which files a source may include: those given with it and CUDA's headers, nothing else on the machine.
+r"""The files that a source may include: those given with it and CUDA's headers, nothing else on the machine.
 
 `gather` reads the files that a source names, from folders of the user's experiment, when a request is made; from then
-on they travel with it as text. `check` runs at the door of every compiler. It refuses each spelling by which a
-compiler could be told to open another file: absolute names, `..`, names made by macros, `#include_next`, `#import`,
+on they travel with it as text. `check` runs before every compiler. It rejects each spelling that could make a
+compiler open another file: absolute names, `..`, names made by macros, `#include_next`, `#import`,
 `#embed`, header units.
 
 A directive is recognised without knowing what is a comment or a string, so that no trick with quotes, raw strings or
 `#if 0` hides one from `check` that a compiler sees. What a compiler sees as a directive begins a line, or follows a
 comment's end; `#` may be `%:` or `??=`; lines may be continued by a backslash or by `??/`. Text inside of a comment or
-a string that looks like a directive at the beginning of a line is judged like one.
+a string that looks like a directive at the beginning of a line is treated as one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lab.base.files import read_regular
 
 MOST_FILES = 200
 MOST_BYTES = 4 * 2**20
-"""The most files that a source may include from the user's folders, and the bytes of all of them."""
+"""Limits on the number and total size of the files that a source may include from the user's folders."""
 
 _MOST_GAP_COMMENTS = 16
 _MARK = re.compile(r"\#|%:|\?\?=")
@@ -52,9 +52,9 @@ class Include:
 
     Attributes:
         name: The file as the source names it: `mine/types.h`.
-        quoted: Whether it stands in quotes, so that it may be beside the including file.
-        start: Place of the name's quote or bracket in the text.
-        end: Place behind the closing one.
+        quoted: Whether it is in quotes, so that it may be beside the including file.
+        start: Position of the name's quote or bracket in the text.
+        end: Position after the closing one.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Include:
 
 
 def check(source: str, file: str, included: Mapping[str, str], command: str = "") -> None:
-    """Refuse a source that could make a compiler open files that are not given with it.
+    """Reject a source that could make a compiler open files that are not given with it.
 
     Args:
         source: CUDA C++.
         file: Its name, for messages.
-        included: The texts that are given with it, by name; they are checked, too.
+        included: The texts given with it, by name; they are checked, too.
         command: The compiler's command, for the error.
 
     Raises:
@@ -92,45 +92,45 @@ def includes(text: str) -> list[Include]:
         _RefusedError: It has one that is not accepted.
     """
     if control := _CONTROL.search(text):
-        raise _RefusedError(text, control.start(), "the source holds a control character")
+        raise _RefusedError(text, control.start(), "the source contains a control character")
     for view in _views(text):
         if _named_in(view, _PRAGMA_WORDS) and (pragma := _PRAGMA.search(view)):
             raise _RefusedError(view, pragma.start(), f"this pragma reads a file: {pragma[0]}")
         _check_imports(view)
         _check_questions(view)
-    found = list(_directives(text))
-    plain = Counter(one.name for one in found)
+    directives = list(_directives(text))
+    plain = Counter(include.name for include in directives)
     for view in _views(text):
         if view == text:
             continue
         # `renamed` sees only those of the text itself
-        for name in Counter(one.name for one in _directives(view)) - plain:
-            what = f"write the directive that includes {name} in one line, without trigraphs"
-            raise _RefusedError(text, max(0, text.find(name)), what)
-    return found
+        for name in Counter(directive.name for directive in _directives(view)) - plain:
+            advice = f"write the directive that includes {name} on one line, without trigraphs"
+            raise _RefusedError(text, max(0, text.find(name)), advice)
+    return directives
 
 
 def resolve_questions(text: str, exists: Callable[[Include], bool]) -> str:
-    """Answer every `__has_include(…)` of a text, as a compiler would that sees only the files given to it."""
+    """Replace every `__has_include(…)` by its value for a compiler that sees only the given files."""
 
     def answer(match: re.Match[str]) -> str:
         if match["call"] is None:
             return match[0]
         lines = "\n" * match[0].count("\n")
-        asked = Include(match["name"][1:-1], match["name"].startswith('"'), match.start("name"), match.end("name"))
-        return f"({int(exists(asked))}){lines}"
+        include = Include(match["name"][1:-1], match["name"].startswith('"'), match.start("name"), match.end("name"))
+        return f"({int(exists(include))}){lines}"
 
     return _HAS_INCLUDE.sub(answer, text)
 
 
 def renamed(text: str, name_of: Callable[[Include], str | None]) -> str:
-    """Replace the names of included files where `name_of` gives another; lines stay where they are."""
-    parts, done = [], 0
-    for one in includes(text):
-        if (name := name_of(one)) is not None:
-            parts += [text[done : one.start], f'"{name}"']
-            done = one.end
-    return "".join((*parts, text[done:]))
+    """Replace the names of included files where `name_of` returns another one; line numbers are kept."""
+    parts, position = [], 0
+    for include in includes(text):
+        if (name := name_of(include)) is not None:
+            parts += [text[position : include.start], f'"{name}"']
+            position = include.end
+    return "".join((*parts, text[position:]))
 
 
 def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
@@ -138,12 +138,12 @@ def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
 
     Args:
         source: CUDA C++.
-        folders: Where they may be, the first one first. Links are followed, and must not lead out of the folder.
+        folders: Where to look for them, in order. Links are followed, and must not lead out of the folder.
 
     Returns:
         The source, and a mapping from the name of every file that it can reach, relative to its folder, to its text.
-        Include lines name the files so. What is not in the folders is left to the compiler. A source that `check`
-        refuses is returned as it is.
+        Include lines use these names. Files that are not in the folders are left to the compiler. A source that
+        `check` rejects is returned unchanged.
 
     Raises:
         UserError: A file cannot be read, or there are too many.
@@ -154,8 +154,8 @@ def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
         while pending:
             name, path = pending.popitem()
             content = read_regular(path, MOST_BYTES, "the included file").decode("utf-8-sig", errors="replace")
-            reached[name], more = _named(content.replace("\r\n", "\n"), posixpath.dirname(name), folders)
-            pending |= {key: value for key, value in more.items() if key not in reached}
+            reached[name], newly_named = _named(content.replace("\r\n", "\n"), posixpath.dirname(name), folders)
+            pending |= {key: value for key, value in newly_named.items() if key not in reached}
             if len(reached) + len(pending) > MOST_FILES or sum(map(len, reached.values())) > MOST_BYTES:
                 accepted = f"at most {MOST_FILES} files of {MOST_BYTES} bytes together"
                 raise UserError(
@@ -167,20 +167,20 @@ def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
 
 
 def _named(text: str, beside: str, folders: Sequence[Path]) -> tuple[str, dict[str, Path]]:
-    """Name the files that a text includes by their names in the folders; return it with those files."""
-    found: dict[str, Path] = {}
+    """Rename the included files of a text to their names in the folders; return it with those files."""
+    paths: dict[str, Path] = {}
 
-    def name_of(one: Include) -> str | None:
-        names = [posixpath.join(beside, one.name), one.name] if one.quoted else [one.name]
+    def name_of(include: Include) -> str | None:
+        names = [posixpath.join(beside, include.name), include.name] if include.quoted else [include.name]
         for name in dict.fromkeys(names):
             for folder in folders:
                 with suppress(OSError, RuntimeError):  # too long a name, links in a circle
                     if (folder / name).exists() and (folder / name).resolve().is_relative_to(folder.resolve()):
-                        found.setdefault(name, (folder / name).resolve())
+                        paths.setdefault(name, (folder / name).resolve())
                         return name
         return None
 
-    return renamed(text, name_of), found
+    return renamed(text, name_of), paths
 
 
 def _views(text: str) -> Iterator[str]:
@@ -215,30 +215,30 @@ def _directives(text: str) -> Iterator[Include]:
             continue
         if word[0] != "include":
             raise _RefusedError(text, word.start(), f"#{word[0]} is not accepted; #include is")
-        written = _HEADER_NAME.match(text, gaps.end(word.end()))
-        if written is None:
+        header_name = _HEADER_NAME.match(text, gaps.end(word.end()))
+        if header_name is None:
             line = text[word.start() : word.start() + 100].split("\n", 1)[0]
             raise _RefusedError(text, word.start(), f"the directive does not name a file: #{line}")
-        name = written[0][1:-1]
-        _check_name(text, written.start(), name)
-        yield Include(name, written[0].startswith('"'), written.start(), written.end())
+        name = header_name[0][1:-1]
+        _check_name(text, header_name.start(), name)
+        yield Include(name, header_name[0].startswith('"'), header_name.start(), header_name.end())
 
 
 def _begins_a_line(text: str, place: int) -> bool:
-    """Return whether nothing but blanks, or a comment's end and blanks, stands before a place in its line."""
+    """Return whether only blanks, or a comment's end and blanks, precede a position in its line."""
     while place and text[place - 1] in " \t\f\v":
         place -= 1
     return place == 0 or text[place - 1] == "\n" or text[max(0, place - 2) : place] == "*/"
 
 
 class _Gaps:
-    """Skips blanks and comments. Ends of comments are looked up once, as places are asked for in ascending order."""
+    """A scanner that skips blanks and comments; comment ends are cached, since positions only increase."""
 
     def __init__(self, text: str) -> None:
         self._text, self._close = text, -1
 
     def end(self, place: int) -> int:
-        """Return the first place from here on that is neither blank nor in a comment.
+        """Return the first position from here on that is neither blank nor in a comment.
 
         Raises:
             _RefusedError: There are more comments than anyone writes in a directive.
@@ -258,7 +258,7 @@ class _Gaps:
 
 
 def _named_in(text: str, words: Sequence[str]) -> bool:
-    """Return whether a text holds one of some words, which takes a tenth of the time of a pattern with them."""
+    """Return whether a text contains one of some words; ten times as fast as a pattern of them."""
     return any(word in text for word in words)
 
 
@@ -278,23 +278,23 @@ def _check_questions(text: str) -> None:
         if match["call"] is not None:
             _check_name(text, match.start(), match["name"][1:-1])
         elif not _ASKED_FOR.search(text[max(0, match.start() - 80) : match.start()]):
-            what = 'write __has_include("name") or defined(__has_include)'
-            raise _RefusedError(text, match.start(), what)
+            advice = 'write __has_include("name") or defined(__has_include)'
+            raise _RefusedError(text, match.start(), advice)
 
 
 def _check_name(text: str, place: int, name: str) -> None:
     if not _PLAIN.fullmatch(name) or len(name) > 200:  # noqa: PLR2004 - longer than any header's name
-        shown = name if len(name) <= 100 else f"{name[:100]}…"  # noqa: PLR2004 - a line
+        excerpt = name if len(name) <= 100 else f"{name[:100]}…"  # noqa: PLR2004 - a line
         raise _RefusedError(
             text,
             place,
-            f"this file cannot be included: {shown}; accepted: a name in or below the template's folder, or a header "
+            f"this file cannot be included: {excerpt}; accepted: a name in or below the template's folder, or a header "
             "of CUDA, without .. or a leading /",
         )
 
 
 class _RefusedError(Exception):
-    """A place of a source that is not accepted."""
+    """A part of a source that is not accepted."""
 
     def __init__(self, text: str, place: int, message: str) -> None:
         self.line = text.count("\n", 0, place) + 1

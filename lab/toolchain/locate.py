@@ -1,4 +1,4 @@
-"""Finds NVIDIA's tools in wheels, CUDA_HOME and CUDA_PATH, PATH, and /usr/local/cuda."""
+"""Find NVIDIA's tools in wheels, CUDA_HOME and CUDA_PATH, PATH, and /usr/local/cuda."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _DEBIAN = Path("/usr/lib/*-linux-gnu")  # where Debian's package nvidia-cuda-too
 def toolkits(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> tuple[Path, ...]:
     """Return the toolkit folders that exist, in the order in which they are tried."""
     environment = os.environ if environment is None else environment
-    named = [Path(environment[key]) for key in ("CUDA_HOME", "CUDA_PATH") if environment.get(key)]
-    return tuple(dict.fromkeys(folder for folder in [*named, default] if folder.is_dir()))
+    from_environment = [Path(environment[key]) for key in ("CUDA_HOME", "CUDA_PATH") if environment.get(key)]
+    return tuple(dict.fromkeys(folder for folder in [*from_environment, default] if folder.is_dir()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class NvrtcFile:
     path: Path
     release: str
 
-    def may_be(self, wanted: str) -> bool:
-        """Return whether its version may begin with `wanted`, as far as file names tell."""
-        known, asked = self.release.split("."), wanted.split(".")[:2]
-        return not self.release or not wanted or known[: len(asked)] == asked
+    def may_be(self, prefix: str) -> bool:
+        """Return whether its version may begin with `prefix`, judging by file names."""
+        release_numbers, prefix_numbers = self.release.split("."), prefix.split(".")[:2]
+        return not self.release or not prefix or release_numbers[: len(prefix_numbers)] == prefix_numbers
 
 
 def compilers() -> Path:
@@ -56,8 +56,8 @@ def compilers() -> Path:
     Each folder in it is one `pip install --target`. In one environment, wheels of two releases of one CUDA major
     version would overwrite each other, and so would the headers of CUDA 11 and 12.
     """
-    named = os.environ.get("LAB_COMPILERS")
-    return Path(named) if named else Path(platformdirs.user_data_dir("lab", appauthor=False)) / "compilers"
+    configured = os.environ.get("LAB_COMPILERS")
+    return Path(configured) if configured else Path(platformdirs.user_data_dir("lab", appauthor=False)) / "compilers"
 
 
 def nvrtcs() -> tuple[NvrtcFile, ...]:
@@ -71,11 +71,11 @@ def nvrtcs() -> tuple[NvrtcFile, ...]:
         [Path(sys.prefix) / "lib"],  # conda
         [_DEBIAN],
     ]
-    found: dict[Path, NvrtcFile] = {}
+    by_path: dict[Path, NvrtcFile] = {}
     for place in places:
         for library in _newest_first(place):
-            found.setdefault(library.path.resolve(), library)
-    return tuple(found.values())
+            by_path.setdefault(library.path.resolve(), library)
+    return tuple(by_path.values())
 
 
 def nvjitlinks() -> tuple[Path, ...]:
@@ -89,11 +89,11 @@ def nvjitlinks() -> tuple[Path, ...]:
         Path(sys.prefix) / "lib",  # conda
         _DEBIAN,
     ]
-    found: dict[Path, Path] = {}
+    by_path: dict[Path, Path] = {}
     for place in places:
         for path in sorted(glob.glob(str(place / "libnvJitLink.so.*")), reverse=True):  # noqa: PTH207 - the folder itself is a pattern
-            found.setdefault(Path(path).resolve(), Path(path))
-    return tuple(found.values())
+            by_path.setdefault(Path(path).resolve(), Path(path))
+    return tuple(by_path.values())
 
 
 def _newest_first(patterns: Iterable[Path]) -> list[NvrtcFile]:
@@ -102,21 +102,21 @@ def _newest_first(patterns: Iterable[Path]) -> list[NvrtcFile]:
         for path in glob.glob(str(pattern / "libnvrtc.so.*")):  # noqa: PTH207 - the folder itself is a pattern
             major = path.rpartition(".so.")[2].split(".")[0]
             minors = [
-                int(other.name.rpartition(".")[2])
-                for other in Path(path).parent.glob(f"libnvrtc-builtins.so.{major}.*")
-                if other.name.count(".") == 3  # noqa: PLR2004 - a toolkit's link, whose target has the full version in its name
+                int(builtins.name.rpartition(".")[2])
+                for builtins in Path(path).parent.glob(f"libnvrtc-builtins.so.{major}.*")
+                if builtins.name.count(".") == 3  # noqa: PLR2004 - a toolkit's link, whose target has the full version in its name
             ]
             libraries.append(NvrtcFile(Path(path), f"{major}.{max(minors)}" if minors else ""))
-    return sorted(libraries, key=lambda one: [int(part) for part in one.release.split(".") if part], reverse=True)
+    return sorted(libraries, key=lambda file: [int(text) for text in file.release.split(".") if text], reverse=True)
 
 
 def nvccs(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> tuple[Path, ...]:
     """Return every nvcc: of CUDA_HOME and CUDA_PATH, PATH, /usr/local/cuda and its versions, then the wheel."""
     environment = os.environ if environment is None else environment
-    named = toolkits({key: environment.get(key, "") for key in ("CUDA_HOME", "CUDA_PATH")}, Path(os.devnull))
+    from_environment = toolkits({key: environment.get(key, "") for key in ("CUDA_HOME", "CUDA_PATH")}, Path(os.devnull))
     on_path = shutil.which("nvcc", path=environment.get("PATH", ""))
     candidates = [
-        *_in_bin("nvcc", named),
+        *_in_bin("nvcc", from_environment),
         *([Path(on_path)] if on_path else []),
         *_in_bin("nvcc", [default, *sorted(default.parent.glob(f"{default.name}-*"))]),
         *_in_wheels("nvcc"),
@@ -125,12 +125,12 @@ def nvccs(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT
 
 
 def nvcc() -> Path | None:
-    """Return the nvcc that the toolchain `nvcc` without a version means."""
+    """Return the default nvcc, which the toolchain `nvcc` without a version uses."""
     return next(iter(nvccs()), None)
 
 
 def tool(name: str) -> Path | None:
-    """Return a command-line tool, such as nvdisasm: that of NVIDIA's wheels, of a toolkit, then of PATH.
+    """Find a command-line tool such as nvdisasm, in NVIDIA's wheels, in a toolkit, then on PATH.
 
     The wheel comes first because it is the newest on most machines, and a disassembler reads the cubins of its own and
     of older releases.
@@ -175,7 +175,7 @@ def headers(version: str = "", beside: Path | None = None) -> Path | None:
     ]
     major, release = version.split(".", maxsplit=1)[0], ".".join(version.split(".")[:2])
     versions = {f: headers_version(f) for f in candidates if (f / "cuda_runtime_api.h").is_file()}
-    usable = [folder for folder, found in versions.items() if is_version(found, major)]
+    usable = [folder for folder, header_version in versions.items() if is_version(header_version, major)]
     return min(usable, key=lambda f: (not (f / "crt").is_dir(), versions[f] != release), default=None)
 
 
@@ -204,7 +204,7 @@ def cutlass_version(folder: Path) -> str:
 
 
 def tool_version(path: Path) -> str | None:
-    """Return the version of an NVIDIA command-line tool, `13.5.37`; None if it does not run or does not tell."""
+    """Return the version of an NVIDIA command-line tool, `13.5.37`; None if it does not run or report it."""
     text = tool_output(path, "--version")
     # compilers print V13.5.37, profilers Version 2025.3.1.0
     match = re.search(r"\bV(?:ersion )?(\d+(?:\.\d+)+)", text or "")
@@ -230,12 +230,12 @@ def tool_output(path: Path, *arguments: str) -> str | None:
 
 def _in_bin(name: str, folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
-        found = shutil.which(name, path=str(folder / "bin"))
-        if found:
-            yield Path(found)
+        path = shutil.which(name, path=str(folder / "bin"))
+        if path:
+            yield Path(path)
 
 
 def _in_wheels(name: str) -> Iterator[Path]:
-    known = name in pathfinder.SUPPORTED_BINARY_UTILITIES
-    if known and (found := pathfinder.find_nvidia_binary_utility(name)):
-        yield Path(found)
+    is_supported = name in pathfinder.SUPPORTED_BINARY_UTILITIES
+    if is_supported and (path := pathfinder.find_nvidia_binary_utility(name)):
+        yield Path(path)

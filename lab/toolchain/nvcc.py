@@ -1,4 +1,4 @@
-"""nvcc, called by its command line.
+"""nvcc, run as a command.
 
 The toolchain has two names. Where PyCUDA and a driver are installed, it is `pycuda-nvcc`, the compiler of a program
 that gives PyCUDA its source; elsewhere it is `nvcc`. Both run the same nvcc with the same options and make the same
@@ -40,9 +40,9 @@ INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
 INSTALL_HOST = "sudo apt-get install g++   (or use the toolchain nvrtc, which needs no host compiler)"
 
 _LANGUAGE = ("--extended-lambda",)
-"""What users' kernels need of nvcc's language: it refuses a lambda with `__device__` otherwise. Not for PTX."""
+"""Language options for users' kernels: nvcc rejects `__device__` lambdas otherwise. Not used for PTX."""
 _FOR_CUTLASS = ("--expt-relaxed-constexpr",)
-"""CUTLASS calls constexpr functions that name no execution space."""
+"""Options for CUTLASS, which calls constexpr functions without an execution space."""
 
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads these by itself
 _NO_HOST_COMPILER = re.compile(
@@ -60,7 +60,7 @@ class Nvcc:
         path: The nvcc that is run.
         version: `13.0.88`.
         architectures: From `--list-gpu-code`; empty where nvcc is too old to list them.
-        with_pycuda: PyCUDA and a driver are here, so that it is also PyCUDA's compiler.
+        with_pycuda: Whether PyCUDA and a driver are installed, so that it is also PyCUDA's compiler.
     """
 
     path: Path
@@ -84,11 +84,11 @@ class Nvcc:
         return can_target(arch, self.architectures)
 
     def compile(self, request: CompileRequest) -> Build:
-        """Compile.
+        """Compile a request.
 
         Raises:
             UserError: An option is not accepted.
-            CompileError: nvcc refuses the source, it includes a file that it may not, or nvcc ran longer than
+            CompileError: nvcc rejects the source, it includes a file that is not allowed, or nvcc ran longer than
                 `lab.toolchain.command.TIMEOUT_S`.
             MissingToolError: nvcc or its host compiler (gcc) is missing.
         """
@@ -121,19 +121,19 @@ class Nvcc:
         )
 
 
-def find_nvcc(wanted: str = "", *, with_pycuda: bool | None = None) -> Nvcc | None:
+def find_nvcc(required_version: str = "", *, with_pycuda: bool | None = None) -> Nvcc | None:
     """Return the nvcc of this machine, or None.
 
     Args:
-        wanted: Its version, as far as it matters: `13` accepts every 13.x. If empty, the first nvcc of any version.
-        with_pycuda: None: it is PyCUDA's where PyCUDA is usable. True: only where it is. False: never.
+        required_version: The first numbers of its version: `13` accepts every 13.x. If empty, any version is accepted.
+        with_pycuda: None: PyCUDA's nvcc if PyCUDA is usable. True: only PyCUDA's nvcc. False: never PyCUDA's nvcc.
     """
     usable = with_pycuda is not False and _pycuda_is_usable()
     if with_pycuda and not usable:
         return None
     for path in locate.nvccs():
         version = locate.tool_version(path)
-        if version is not None and is_version(version, wanted):
+        if version is not None and is_version(version, required_version):
             listed = locate.tool_output(path, "--list-gpu-code") or ""
             architectures = sorted(set(re.findall(r"\bsm_\d+\b", listed)), key=lambda arch: int(arch[3:]))
             return Nvcc(path, version, tuple(architectures), usable)
@@ -141,12 +141,12 @@ def find_nvcc(wanted: str = "", *, with_pycuda: bool | None = None) -> Nvcc | No
 
 
 def _pycuda_is_usable() -> bool:
-    """Return whether PyCUDA is installed and the driver's library, without which it does not import, is here."""
+    """Return whether PyCUDA and the CUDA driver library, without which it does not import, are installed."""
     return importlib.util.find_spec("pycuda") is not None and locate.has_driver()
 
 
 def _names_without_machine(folder: Path) -> Callable[[str], str]:
-    """Return a function that renames the user's files and the headers so that names do not depend on the machine."""
+    """Return a function that makes the names of user files and headers independent of the machine."""
     cutlass = locate.cutlass()
 
     def name_of(path: str) -> str:
@@ -206,7 +206,7 @@ def _assemble(
 
 
 def _run(arguments: list[str], command: str, folder: Path) -> str:
-    status, log = run_tool(arguments, folder, name="nvcc", shown=command, install=INSTALL)
+    status, log = run_tool(arguments, folder, name="nvcc", command=command, install=INSTALL)
     if status != 0:
         raise _refusal(log, command)
     return log
@@ -219,7 +219,7 @@ def _refusal(log: str, command: str) -> CompileError | MissingToolError:
 
 
 def _shown(request: CompileRequest, options: tuple[str, ...]) -> str:
-    """Return the two commands, which can be repeated where nvcc is on PATH."""
+    """Return the two commands as a shell line that runs where nvcc is on PATH."""
     flags = _environment_flags(os.environ)
     stem, language = Path(request.name).stem, _language(request, "<CUTLASS headers>")
     front = shlex.join(
@@ -228,7 +228,7 @@ def _shown(request: CompileRequest, options: tuple[str, ...]) -> str:
     back = shlex.join(
         ["nvcc", "-cubin", f"-arch={request.arch}", *options, "-Xptxas", "-v", "-o", f"{stem}.cubin", f"{stem}.ptx"]
     )
-    return " && ".join(f"{flags} {part}".strip() for part in (front, back))
+    return " && ".join(f"{flags} {command}".strip() for command in (front, back))
 
 
 def _language(request: CompileRequest, cutlass: str) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _language(request: CompileRequest, cutlass: str) -> tuple[str, ...]:
 
     Args:
         request: The source, and the files that it includes.
-        cutlass: The folder of CUTLASS's headers, or what is shown for it.
+        cutlass: The folder of CUTLASS's headers, or a placeholder for it.
     """
     texts = "\n".join((request.source, *dict(request.included).values()))
     if not headers.names_cutlass(texts) or locate.cutlass() is None:

@@ -1,4 +1,4 @@
-"""Calls libnvJitLink through ctypes: it assembles PTX with NVIDIA's ptxas, without a toolkit and without a driver.
+"""Call libnvJitLink through ctypes to assemble PTX with NVIDIA's ptxas, without a toolkit or a driver.
 
 It is written by hand, as for NVRTC: `ptx==12.9` and `ptx==13.5` may be compared in one process, and NVIDIA's bindings
 load one nvJitLink, of their own choice.
@@ -20,10 +20,10 @@ _PTX = 2  # NVJITLINK_INPUT_PTX
 
 @dataclass(frozen=True, slots=True)
 class LinkerOutput:
-    """What nvJitLink made of one PTX module.
+    """nvJitLink's output for one PTX module.
 
     Attributes:
-        cubin: The ELF image; empty where it refused the module.
+        cubin: The ELF image; empty if it rejected the module.
         log: Everything it printed.
     """
 
@@ -67,7 +67,7 @@ class LinkerLibrary:
         created = api.nvJitLinkCreate(ctypes.byref(linker), len(listed), (ctypes.c_char_p * len(listed))(*listed))
         try:
             ok = created == _SUCCESS
-            # the length counts a closing NUL, which bytes of Python have behind their end
+            # the length includes the closing NUL that follows Python's bytes
             ok = (
                 ok
                 and api.nvJitLinkAddData(linker, _PTX, text, ctypes.c_size_t(len(text) + 1), name.encode()) == _SUCCESS
@@ -82,19 +82,19 @@ class LinkerLibrary:
             if linker:
                 api.nvJitLinkDestroy(ctypes.byref(linker))
 
-    def _bytes(self, what: str, linker: ctypes.c_void_p) -> bytes:
-        """Return an output, whose size and content have a function each."""
+    def _bytes(self, output: str, linker: ctypes.c_void_p) -> bytes:
+        """Return an output, using the functions for its size and its content."""
         size = ctypes.c_size_t()
-        if not linker or getattr(self._api, f"nvJitLinkGet{what}Size")(linker, ctypes.byref(size)) != _SUCCESS:
+        if not linker or getattr(self._api, f"nvJitLinkGet{output}Size")(linker, ctypes.byref(size)) != _SUCCESS:
             return b""
         buffer = ctypes.create_string_buffer(size.value)
-        getattr(self._api, f"nvJitLinkGet{what}")(linker, buffer)
+        getattr(self._api, f"nvJitLinkGet{output}")(linker, buffer)
         return buffer.raw
 
 
 @functools.cache
 def load(path: Path) -> LinkerLibrary:
-    """Return the library of a path, which a process loads once.
+    """Load a library, once per process.
 
     Raises:
         MissingToolError: It cannot be loaded.

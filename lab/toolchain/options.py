@@ -1,8 +1,8 @@
-"""The compiler options that an experiment may give: what they are called, which values they take, and who takes them.
+"""The compiler options that an experiment may set: their names, their values, and the compilers that take them.
 
-Compilers have options that read, write and run files: nvcc's `-ccbin`, NVRTC's `--time=FILE`. So options are accepted
-by a list, not refused by one. What is accepted changes machine code or messages, and nothing else on the machine.
-An experiment's options are checked when it is read, and each compiler checks those of a request once more.
+Compilers have options that read, write and run files: nvcc's `-ccbin`, NVRTC's `--time=FILE`. So there is a list of
+accepted options, not of rejected ones. Accepted options change machine code or messages, and nothing else.
+An experiment's options are checked when it is read, and each compiler checks those of a request again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMPILERS = (NVRTC, NVCC)
 
 MOST_OPTIONS = 64
 MOST_LENGTH = 256
-"""The most options of an experiment, and the most characters of one."""
+"""Limits on the number of an experiment's options and on the length of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class CompilerOption:
     """One option.
 
     Attributes:
-        names: Its spellings; the first is the one that the compilers get if name and value are two entries.
+        names: Its spellings; the first is passed to the compilers if name and value are two entries.
         values: The values that it takes; None for a flag.
         compilers: Compilers that know it.
         glued: Spellings whose value may follow without `=`: `-DNAME=VALUE`.
@@ -53,7 +53,7 @@ class CompilerOption:
 
     @property
     def shown(self) -> str:
-        """The option as a user may write it: `--maxrregcount=a number of 1 to 255`."""
+        """The option as a user may write it: `--maxrregcount=a number from 1 to 255`."""
         if self.values is None:
             return self.names[0]
         return f"{self.names[0]}=({self.values.accepted})"
@@ -64,14 +64,14 @@ def _either(*words: str) -> Values:
 
 
 def _both(name: str) -> tuple[str, str]:
-    """Both spellings of a long name; the compilers take one dash or two."""
+    """Return both spellings of a long name; the compilers accept one dash or two."""
     return f"--{name}", f"-{name}"
 
 
 _SWITCH = _either("true", "false")
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 _NUMBERS = Values(r"\d{1,5}(,\d{1,5}){0,31}", "numbers of messages, separated by commas")
-_REGISTERS = Values(r"[1-9]\d?|1\d\d|2[0-4]\d|25[0-5]", "a number of 1 to 255")
+_REGISTERS = Values(r"[1-9]\d?|1\d\d|2[0-4]\d|25[0-5]", "a number from 1 to 255")
 # no quotes, $, ;, & or commas: nvcc splits values at commas and runs its tools through a shell
 _MACRO = Values(
     rf"{_IDENTIFIER}(=[A-Za-z0-9_.+\-*/%() :]{{0,150}})?",
@@ -95,10 +95,10 @@ OPTIONS = (
     CompilerOption(("--disable-warnings", "-w")),
     CompilerOption(("--display-error-number", "-err-no")),
     CompilerOption(("--no-display-error-number", "-no-err-no")),
-    *(CompilerOption(_both(f"diag-{what}"), _NUMBERS) for what in ("suppress", "warn", "error")),
+    *(CompilerOption(_both(f"diag-{severity}"), _NUMBERS) for severity in ("suppress", "warn", "error")),
     CompilerOption(("--optimization-info", "-opt-info"), _either("inline")),
     CompilerOption(("--Ofast-compile", "-Ofc"), _either("0", "min", "mid", "max")),
-    CompilerOption(("--jump-table-density",), Values(r"\d\d?|10[01]", "a number of 0 to 101")),
+    CompilerOption(("--jump-table-density",), Values(r"\d\d?|10[01]", "a number from 0 to 101")),
     CompilerOption(("--builtin-move-forward", "-builtin-move-forward"), _SWITCH, (NVRTC,)),
     CompilerOption(("--builtin-initializer-list", "-builtin-initializer-list"), _SWITCH, (NVRTC,)),
     CompilerOption(("--device-int128", "-device-int128"), None, (NVRTC,)),
@@ -128,7 +128,7 @@ PTXAS = (
     CompilerOption(("--disable-warnings", "-w")),
     CompilerOption(("--suppress-stack-size-warning", "-suppress-stack-size-warning")),
 )
-"""Options of ptxas, which stand behind `--ptxas-options=` or `-Xptxas`, one each."""
+"""Options of ptxas, passed one each with `--ptxas-options=` or `-Xptxas`."""
 
 TO_PTXAS = ("--ptxas-options", "-Xptxas")
 
@@ -142,24 +142,24 @@ _INSTEAD = {
     ),
     ("--output-file", "-o", "-ptx", "-cubin", "--keep", "-keep"): "leave it out: the run directory keeps PTX and SASS",
 }
-"""What to do instead of options that a user may well expect here."""
+"""Advice on options that a user may expect but that are not accepted."""
 
 
 def accepted(options: Sequence[str], compiler: str = "") -> tuple[str, ...]:
-    """Return options as compilers get them: each whole in one text, `--maxrregcount=32`.
+    """Return the options as passed to compilers, each in one string: `--maxrregcount=32`.
 
     Args:
         options: As the user wrote them. Name and value may be two entries: `-maxrregcount`, `32`.
-        compiler: `nvrtc`, `nvcc`, `pycuda-nvcc` or `ptx`; if empty, what any of them knows is accepted.
+        compiler: `nvrtc`, `nvcc`, `pycuda-nvcc` or `ptx`; if empty, the options of all of them are accepted.
 
     Raises:
-        UserError: One is not accepted; `found` is that one, and the key `options[i]` says which.
+        UserError: An option is not accepted; `found` is the option, and the key `options[i]` its index.
     """
     return tuple(text for text, _ in _checked(options, compiler.removeprefix("pycuda-")))
 
 
 def _checked(options: Sequence[str], compiler: str) -> Iterator[tuple[str, int]]:
-    """Yield each option with its place."""
+    """Yield each option with its index."""
     if len(options) > MOST_OPTIONS:
         raise UserError(
             "there are too many compiler options",
@@ -168,54 +168,56 @@ def _checked(options: Sequence[str], compiler: str) -> Iterator[tuple[str, int]]
             found=len(options),
             accepted=f"at most {MOST_OPTIONS}",
         )
-    place = 0
-    while place < len(options):
-        first, last = options[place], place
-        option, name, value = _split(first, place, compiler)
+    index = 0
+    while index < len(options):
+        first, last = options[index], index
+        option, name, value = _split(first, index, compiler)
         takes = option is None or option.values is not None
-        if takes and value is None and place + 1 < len(options):  # name and value are two entries
-            last, value = place + 1, options[place + 1]
+        if takes and value is None and index + 1 < len(options):  # name and value are two entries
+            last, value = index + 1, options[index + 1]
         key = f"options[{last}]"
         if option is None:
-            yield f"{TO_PTXAS[0]}={_for_ptxas(value, key, first)}", place
+            yield f"{TO_PTXAS[0]}={_for_ptxas(value, key, first)}", index
         elif option.values is None:
             if value is not None:
                 raise UserError(
                     "this compiler option takes no value", code="conflict", key=key, found=first, accepted=name
                 )
-            yield first, place
+            yield first, index
         else:
             if len(first) > MOST_LENGTH or value is None or not re.fullmatch(option.values.pattern, value, re.ASCII):
-                found = first if last == place else f"{first} {value}"
+                written = first if last == index else f"{first} {value}"
                 raise UserError(
                     f"wrong value for the compiler option {name}",
                     code="wrong-value",
                     key=key,
-                    found=found,
+                    found=written,
                     accepted=option.values.accepted,
                 )
-            yield (first if last == place else f"{option.names[0]}={value}"), place
-        place = last + 1
+            yield (first if last == index else f"{option.names[0]}={value}"), index
+        index = last + 1
 
 
 def _split(text: str, place: int, compiler: str) -> tuple[CompilerOption | None, str, str | None]:
-    """Return what an entry names, None for ptxas's options, with its name and value.
+    """Return an entry's option (None for ptxas's options), its name and its value.
 
     Raises:
-        UserError: There is no such option, or this compiler has none.
+        UserError: There is no such option, or this compiler does not have it.
     """
     name, equals, value = text.partition("=")
-    given = value if equals else None
+    explicit_value = value if equals else None
     if name in TO_PTXAS:
-        return None, name, given
+        return None, name, explicit_value
     for option in OPTIONS:
         if name in option.names:
-            return _known(option, name, place, compiler), name, given
+            return _known(option, name, place, compiler), name, explicit_value
     for option in OPTIONS:
         for spelled in option.glued:
             if text.startswith(spelled) and not text.startswith("--"):
                 return _known(option, spelled, place, compiler), spelled, text.removeprefix(spelled)
-    known = [one for option in OPTIONS for one in option.names if not compiler or compiler in option.compilers]
+    known_names = [
+        spelling for option in OPTIONS for spelling in option.names if not compiler or compiler in option.compilers
+    ]
     instead = next(
         (hint for names, hint in _INSTEAD.items() if name in names or (text.startswith("-I") and "-I" in names)), None
     )
@@ -224,9 +226,9 @@ def _split(text: str, place: int, compiler: str) -> tuple[CompilerOption | None,
         code="refused",
         key=f"options[{place}]",
         found=text,
-        accepted=[one.shown for one in OPTIONS if not compiler or compiler in one.compilers]
+        accepted=[option.shown for option in OPTIONS if not compiler or compiler in option.compilers]
         + [f"{TO_PTXAS[0]}=OPTION"],
-        suggestion=instead or did_you_mean(name, [*known, *TO_PTXAS]),
+        suggestion=instead or did_you_mean(name, [*known_names, *TO_PTXAS]),
     )
 
 
@@ -244,7 +246,7 @@ def _known(option: CompilerOption, name: str, place: int, compiler: str) -> Comp
 
 
 def _for_ptxas(text: str | None, key: str, first: str) -> str:
-    """Return an option of ptxas.
+    """Return a checked option of ptxas.
 
     Raises:
         UserError: It is not accepted.
@@ -270,5 +272,5 @@ def _for_ptxas(text: str | None, key: str, first: str) -> str:
         key=key,
         found=first if text is None else text,
         accepted=[option.shown for option in PTXAS],
-        suggestion=did_you_mean(name, [one for option in PTXAS for one in option.names]) if name else None,
+        suggestion=did_you_mean(name, [spelling for option in PTXAS for spelling in option.names]) if name else None,
     )

@@ -1,7 +1,7 @@
-"""Compiles the bench's own CUDA: the kernels that measure, compare and evict beside a user's kernels.
+"""Compile the bench's own CUDA: the kernels that measure, compare and evict beside a user's kernels.
 
-It uses the NVRTC that the toolchain `nvrtc` means, whatever compilers the experiment names, and no cache: these
-sources are small, and their machine code is no result.
+It uses the default NVRTC, whatever compilers the experiment names, and no cache, since these sources are small and
+their machine code is not a result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lab.toolchain.select import toolchain
 
 
 def compiled(source: str, name: str, arch: str) -> bytes:
-    """Return the cubin of a source, as `build_own` makes it."""
+    """Compile a source with `build_own` and return its cubin."""
     return build_own(source, name, arch).cubin
 
 
@@ -24,7 +24,7 @@ def build_own(source: str, name: str, arch: str) -> Build:
         arch: Architecture of the GPU that runs it, such as `sm_90`.
 
     Raises:
-        CompileError: NVRTC refuses the source.
+        CompileError: NVRTC rejects the source.
         MissingToolError: There is no NVRTC.
     """
     return toolchain("nvrtc").compile(CompileRequest(source, name, arch))

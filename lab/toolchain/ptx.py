@@ -1,4 +1,4 @@
-"""PTX as a source: it is assembled as it is, by nvJitLink or by a toolkit's ptxas.
+"""PTX sources, assembled unchanged by nvJitLink or by a toolkit's ptxas.
 
 nvJitLink comes first, since its wheel needs neither a toolkit nor a host compiler. Both are the same assembler. ptxas
 is a program of its own, in `bin` of a toolkit.
@@ -35,7 +35,7 @@ class PtxAssembler:
 
     Attributes:
         tool: A libnvJitLink, or a ptxas.
-        is_library: Which of them.
+        is_library: Whether it is a libnvJitLink.
         version: `13.5` of a library, `13.0.88` of a ptxas.
     """
 
@@ -50,24 +50,24 @@ class PtxAssembler:
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """Empty, since neither tool lists them; it refuses a target that it does not know."""
+        """Always empty, since neither tool lists its targets; unknown targets are rejected."""
         return ()
 
     @property
     def identity(self) -> str:
-        """Which tool it is."""
+        """The kind of tool, nvJitLink or ptxas."""
         return "nvJitLink" if self.is_library else "ptxas"
 
     def supports(self, arch: str) -> bool:
-        """Return whether `arch` is a target at all."""
+        """Return whether `arch` is a valid target name."""
         return can_target(arch, ())
 
     def compile(self, request: CompileRequest) -> Build:
-        """Assemble.
+        """Assemble a request.
 
         Raises:
             UserError: An option is not accepted.
-            CompileError: The assembler refuses the PTX, it is for another architecture, or it lacks a kernel.
+            CompileError: The assembler rejects the PTX, it is for another architecture, or it lacks a kernel.
             MissingToolError: The assembler cannot run on this machine.
         """
         started = time.perf_counter()
@@ -92,20 +92,20 @@ class PtxAssembler:
         )
 
 
-def find_assembler(wanted: str = "") -> PtxAssembler | None:
-    """Return the assembler of this machine whose version begins with `wanted`, or None."""
+def find_assembler(prefix: str = "") -> PtxAssembler | None:
+    """Return the assembler of this machine whose version begins with `prefix`, or None."""
     for path in locate.nvjitlinks():
         try:
             version = nvjitlink.load(path).version
         except MissingToolError:
             continue
-        if is_version(version, wanted):
+        if is_version(version, prefix):
             return PtxAssembler(path, is_library=True, version=version)
     path_of_ptxas = locate.tool("ptxas")
-    found = locate.tool_version(path_of_ptxas) if path_of_ptxas else None
-    if path_of_ptxas is None or found is None or not is_version(found, wanted):
+    ptxas_version = locate.tool_version(path_of_ptxas) if path_of_ptxas else None
+    if path_of_ptxas is None or ptxas_version is None or not is_version(ptxas_version, prefix):
         return None
-    return PtxAssembler(path_of_ptxas, is_library=False, version=found)
+    return PtxAssembler(path_of_ptxas, is_library=False, version=ptxas_version)
 
 
 def targets(arch: str, target: str) -> bool:
@@ -114,19 +114,19 @@ def targets(arch: str, target: str) -> bool:
     Plain targets run on all later architectures, `sm_90a` on itself alone, and `sm_100f` on its family. The family is
     left to the assembler.
     """
-    wanted, given = _TARGET.fullmatch(arch), _TARGET.fullmatch(target)
-    if wanted is None or given is None:
+    arch_match, target_match = _TARGET.fullmatch(arch), _TARGET.fullmatch(target)
+    if arch_match is None or target_match is None:
         return False
-    if given[2] == "a":
+    if target_match[2] == "a":
         return arch == target
-    return int(wanted[1]) >= int(given[1])
+    return int(arch_match[1]) >= int(target_match[1])
 
 
 def _symbols(request: CompileRequest, command: str) -> dict[str, str]:
     """Return the symbols of a request's kernels.
 
     Raises:
-        CompileError: The text is no PTX, is for another architecture, or lacks one of the kernels.
+        CompileError: The text is not PTX, is for another architecture, or lacks one of the kernels.
     """
     try:
         module = read_ptx(request.source, request.name)
@@ -152,21 +152,21 @@ def _symbol(kernel: str, entries: Sequence[str], file: str, command: str) -> str
 
 
 def _for_ptxas(options: Sequence[str]) -> list[str]:
-    """Return options as ptxas knows them: without the name that hands them to it."""
+    """Return options as ptxas takes them, without the `--ptxas-options=` prefix."""
     return [option.removeprefix(f"{TO_PTXAS[0]}=").removeprefix(f"{TO_PTXAS[1]}=") for option in options]
 
 
 def _with_library(library: Path, request: CompileRequest, options: Sequence[str], _: str) -> tuple[bytes, str]:
-    # from its own cache it answers without what ptxas reported; every version that loads has the option
-    given = [f"-arch={request.arch}", "-lineinfo", "--no-cache", *(f"-Xptxas={option}" for option in options)]
-    made = nvjitlink.load(library).assemble(request.source, request.name, given)
-    return made.cubin, made.log
+    # its own cache omits ptxas's report; every version that loads has the option
+    arguments = [f"-arch={request.arch}", "-lineinfo", "--no-cache", *(f"-Xptxas={option}" for option in options)]
+    output = nvjitlink.load(library).assemble(request.source, request.name, arguments)
+    return output.cubin, output.log
 
 
 def _with_ptxas(ptxas: Path, request: CompileRequest, options: Sequence[str], command: str) -> tuple[bytes, str]:
     with scratch("lab-ptxas-") as folder:
         (folder / "lab.ptx").write_text(request.source, encoding="utf-8")
         arguments = [str(ptxas), f"-arch={request.arch}", "-lineinfo", *options, "-o", "lab.cubin", "lab.ptx"]
-        status, log = run_tool(arguments, folder, name="ptxas", shown=command, install=INSTALL)
+        status, log = run_tool(arguments, folder, name="ptxas", command=command, install=INSTALL)
         log = log.replace("lab.ptx", request.name)
         return (folder / "lab.cubin").read_bytes() if status == 0 else b"", log

@@ -1,4 +1,4 @@
-"""Chooses a toolchain by name, and builds through the cache."""
+"""Choose a toolchain by name, and build through the cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Compiled:
 
 
 def find_toolchains() -> tuple[Toolchain, ...]:
-    """Return every NVRTC of this machine and its nvcc. The one that `auto` means comes first."""
+    """Return every NVRTC of this machine and its nvcc, with the default for `auto` first."""
     by_nvcc, by_nvrtc = nvcc.find_nvcc(), tuple(compiler.find_nvrtcs())
     if by_nvcc is None:
         return by_nvrtc
@@ -46,12 +46,12 @@ def find_toolchains() -> tuple[Toolchain, ...]:
 
 
 def toolchain(name: str) -> Toolchain:
-    """Return the toolchain with a name.
+    """Find a toolchain by name.
 
     Args:
         name: `auto` (PyCUDA's nvcc where nvcc, PyCUDA and a driver are here, else NVRTC), `nvrtc`, `nvcc`, or
             `pycuda-nvcc` (nvcc, only where PyCUDA and a driver are here), `ptx`, which assembles PTX, or
-            `triton`. All but `auto` may have a version, as far as it matters: `nvrtc==13.5`.
+            `triton`. All but `auto` may have a version or its first numbers: `nvrtc==13.5`.
 
     Raises:
         UserError: There is no such name, or the version is malformed.
@@ -69,13 +69,15 @@ def toolchain(name: str) -> Toolchain:
             accepted=f"{', '.join(NAMES)}; all but auto may have a version, such as nvrtc==13.5",
             suggestion=suggestion,
         )
-    base, wanted = match[1], match[2] or ""
-    found = _find(base, wanted)
-    if found is None:
-        other = _find(base, "") if wanted else None
-        here = f"{name.strip()} is not on this machine, which has {_versions(base, other)}" if other else ""
-        raise MissingToolError(f"{here or f'the toolchain {base} is not on this machine'}; {advice(base, wanted)}")
-    return found
+    base, version = match[1], match[2] or ""
+    chosen = _find(base, version)
+    if chosen is None:
+        alternative = _find(base, "") if version else None
+        mismatch = (
+            f"{name.strip()} is not on this machine, which has {_versions(base, alternative)}" if alternative else ""
+        )
+        raise MissingToolError(f"{mismatch or f'the toolchain {base} is not on this machine'}; {advice(base, version)}")
+    return chosen
 
 
 def build(
@@ -91,13 +93,13 @@ def build(
 
     Raises:
         UserError: The compiler cannot target the architecture, or an option is not accepted.
-        CompileError: The compiler refuses the source, or the disassembler the cubin.
+        CompileError: The compiler rejects the source, or the disassembler the cubin.
         MissingToolError: A tool is not on this machine.
     """
-    [made] = build_all([(toolchain, request)], cache, use_cache=use_cache)
-    if isinstance(made, CompileError):
-        raise made
-    return made
+    [result] = build_all([(toolchain, request)], cache, use_cache=use_cache)
+    if isinstance(result, CompileError):
+        raise result
+    return result
 
 
 def build_all(
@@ -117,7 +119,7 @@ def build_all(
     fresh: list[tuple[int, str, Build]] = []  # place, key in the cache (empty: not cached), and the build
     for place, (toolchain, request) in enumerate(requests):
         _check_target(toolchain, request)
-        accepted(request.options, toolchain.name)  # before the cache, which may be of an older version
+        accepted(request.options, toolchain.name)  # before the cache, whose entries an older version may have made
         key = cache_key(toolchain, request, disassembler_version()) if use_cache else ""
         if entry := cache.get(key) if key else None:
             outcomes[place] = Compiled(*entry, cached=True)
@@ -126,23 +128,27 @@ def build_all(
             fresh.append((place, key, toolchain.compile(request)))
         except CompileError as error:
             outcomes[place] = error
-    listed = disassemble_all([made.cubin for _, _, made in fresh])
-    for (place, key, made), disassembly in zip(fresh, listed, strict=True):
+    listed = disassemble_all([fresh_build.cubin for _, _, fresh_build in fresh])
+    for (place, key, fresh_build), disassembly in zip(fresh, listed, strict=True):
         if isinstance(disassembly, CompileError):
             outcomes[place] = disassembly
             continue
         if key:
-            cache.put(key, made, disassembly)
-        outcomes[place] = Compiled(made, disassembly, cached=False)
+            cache.put(key, fresh_build, disassembly)
+        outcomes[place] = Compiled(fresh_build, disassembly, cached=False)
     return [_with_constants(outcomes[place]) for place in range(len(requests))]
 
 
-def _with_constants(made: Compiled | CompileError) -> Compiled | CompileError:
-    """Add the symbols of variables in constant memory; those of CUDA's own functions are nobody's business."""
-    if isinstance(made, CompileError) or ".const" not in made.build.ptx:
-        return made
-    found = {name: one.symbol for name, one in constant_variables(made.build.ptx).items() if not name.startswith("__")}
-    return replace(made, build=replace(made.build, symbols={**found, **made.build.symbols}))
+def _with_constants(result: Compiled | CompileError) -> Compiled | CompileError:
+    """Add the symbols of variables in constant memory, except those of CUDA's own functions."""
+    if isinstance(result, CompileError) or ".const" not in result.build.ptx:
+        return result
+    symbols = {
+        name: variable.symbol
+        for name, variable in constant_variables(result.build.ptx).items()
+        if not name.startswith("__")
+    }
+    return replace(result, build=replace(result.build, symbols={**symbols, **result.build.symbols}))
 
 
 def _check_target(toolchain: Toolchain, request: CompileRequest) -> None:
@@ -171,14 +177,14 @@ def _find(name: str, version: str) -> Toolchain | None:
     return pycudas if name == "pycuda-nvcc" else pycudas or compiler.find_nvrtc()
 
 
-def _versions(name: str, one: Toolchain) -> str:
+def _versions(name: str, fallback: Toolchain) -> str:
     """Return the versions of a toolchain on this machine: `13.5.37, 12.9.86`."""
-    versions = [found.version for found in compiler.find_nvrtcs()] if name == "nvrtc" else []
-    return ", ".join(dict.fromkeys(versions or [one.version]))
+    versions = [nvrtc.version for nvrtc in compiler.find_nvrtcs()] if name == "nvrtc" else []
+    return ", ".join(dict.fromkeys(versions or [fallback.version]))
 
 
 def advice(name: str, version: str) -> str:
-    """Return how to install a toolchain, in the wanted version if that is not empty."""
+    """Return how to install a toolchain, in the given version if that is not empty."""
     if name == "pycuda-nvcc":
         return f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && {install_command('gpu')}"
     if name in ("ptx", "triton"):

@@ -1,6 +1,6 @@
-"""From the name of a kernel, as C++ calls it, to its symbol in the machine code.
+"""Resolve a kernel's C++ name to its symbol in the machine code.
 
-C++ mangles names, and a template has machine code only for the arguments that something asks for. A request therefore
+C++ mangles names, and a template has machine code only for the arguments it is instantiated with. A request therefore
 lists its kernels as expressions: `add`, `ns::add<float, 128>`. NVRTC takes such expressions itself. For nvcc, one
 variable for each expression is appended to the source. Its initialiser makes nvcc instantiate the template and
 resolve the overload, and names the symbol in the PTX, from which the variables are then removed.
@@ -18,7 +18,7 @@ from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.toolchain.base import CompileRequest
 
 NAME_MAP = "__nv_name_map"
-"""What NVRTC calls the place of a kernel's expression in its messages. `with_references` uses the same name."""
+"""The file name in NVRTC's messages about kernel expressions; `with_references` uses the same name."""
 
 _LONGEST = 1000
 _EXPRESSION = re.compile(r"[\w\s:<>,()*&+\-/%!|^~.'=?]+", re.ASCII)
@@ -40,7 +40,7 @@ _ERROR = re.compile(r"^(\S+?)[(:]\d+\)?:\s*(?:catastrophic |fatal )?error\b[^:]*
 
 
 def check_expressions(request: CompileRequest, command: str) -> None:
-    """Refuse expressions that are more than a name with template arguments.
+    """Reject expressions that are more than a name with template arguments.
 
     Raises:
         CompileError: The first such expression.
@@ -53,7 +53,7 @@ def check_expressions(request: CompileRequest, command: str) -> None:
             or not _EXPRESSION.fullmatch(expression)
             or not _are_balanced(brackets)
         ):
-            message = f"this is no kernel's name: {expression[:80]!r}; write a name, or a template with its arguments"
+            message = f"not a kernel's name: {expression[:80]!r}; write a name, or a template with its arguments"
             raise CompileError(f"{message}, such as ns::add<float, 128>", "", command)
 
 
@@ -66,7 +66,7 @@ def from_global_scope(expression: str) -> str:
 
 
 def with_references(request: CompileRequest) -> str:
-    """Return a request's source with the variables appended that name its kernels."""
+    """Return a request's source with variables appended that refer to its kernels."""
     if not request.kernels:
         return request.source
     lines = [
@@ -77,7 +77,7 @@ def with_references(request: CompileRequest) -> str:
 
 
 def take_symbols(ptx: str, kernels: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Take the variables of `with_references` out of PTX.
+    """Remove the variables of `with_references` from PTX.
 
     Args:
         ptx: The compiler's PTX.
@@ -101,12 +101,12 @@ def unresolved(request: CompileRequest, log: str, command: str) -> CompileError 
     errors = _ERROR.findall(log)
     if not request.kernels or not errors or any(place != NAME_MAP for place, _ in errors):
         return None
-    found = read_kernels(request.source)
+    kernels = read_kernels(request.source)
     for expression in request.kernels:
-        if why := _why(expression, found):
-            return CompileError(f"{request.name}: {why}", log, command)
+        if explanation := _why(expression, kernels):
+            return CompileError(f"{request.name}: {explanation}", log, command)
     message = f"{request.name}: {', '.join(request.kernels)} cannot be resolved: {errors[0][1]}"
-    return CompileError(f"{message}; {_listed(found)}", log, command)
+    return CompileError(f"{message}; {_listed(kernels)}", log, command)
 
 
 def missing(request: CompileRequest, symbols: Mapping[str, str], log: str, command: str) -> CompileError | None:
@@ -119,19 +119,19 @@ def missing(request: CompileRequest, symbols: Mapping[str, str], log: str, comma
 
 
 def _why(expression: str, kernels: Sequence[SourceKernel]) -> str | None:
-    """Say what is wrong with an expression, as far as the source tells."""
+    """Describe what is wrong with an expression, as far as the source shows."""
     base = _base(expression)
     names = list(dict.fromkeys(kernel.qualified_name for kernel in kernels))
-    same = [kernel for kernel in kernels if kernel.qualified_name == base]
-    if not same:
+    matching = [kernel for kernel in kernels if kernel.qualified_name == base]
+    if not matching:
         near = did_you_mean(base, names) or did_you_mean(base.rpartition("::")[2], names)
         by_last_name = [name for name in names if name.rpartition("::")[2] == base.rpartition("::")[2]]
         suggestion = f"; did you mean {by_last_name[0]!r}?" if by_last_name else f"; {near}" if near else ""
         return f"there is no kernel {base!r}; {_listed(kernels)}{suggestion}"
-    if "<" not in expression and all(kernel.template for kernel in same):
-        return f"the kernel {base!r} is a template; give it arguments: {same[0].title}"
-    if len(same) > 1 and len({kernel.signature for kernel in same}) > 1:
-        overloads = ", ".join(f"{kernel.title}{kernel.signature}" for kernel in same)
+    if "<" not in expression and all(kernel.template for kernel in matching):
+        return f"the kernel {base!r} is a template; give it arguments: {matching[0].title}"
+    if len(matching) > 1 and len({kernel.signature for kernel in matching}) > 1:
+        overloads = ", ".join(f"{kernel.title}{kernel.signature}" for kernel in matching)
         return f"the kernel {base!r} is ambiguous: {overloads}; give them different names"
     return None
 
@@ -139,7 +139,7 @@ def _why(expression: str, kernels: Sequence[SourceKernel]) -> str | None:
 def plain_name(symbol: str) -> str:
     """Return the C++ name that a symbol was mangled from, without template arguments: `ns::add` of `_ZN2ns3addEPf`.
 
-    Any other symbol is returned as it is. Only as much of the Itanium C++ ABI is read as names need.
+    Any other symbol is returned as it is. Only the parts of the Itanium C++ ABI that names need are supported.
     """
     match = re.match(r"_Z(N?)", symbol)
     if match is None:
@@ -159,7 +159,7 @@ class ConstantVariable:
     """A variable in constant memory.
 
     Attributes:
-        symbol: In the machine code.
+        symbol: Its symbol in the machine code.
         bytes: Its size.
     """
 
@@ -169,12 +169,12 @@ class ConstantVariable:
 
 def constant_variables(ptx: str) -> dict[str, ConstantVariable]:
     """Return the variables of a module in constant memory, by their names in C++ without namespaces."""
-    found = {}
+    variables = {}
     for width, symbol, extents in _CONSTANT.findall(ptx):
         elements = math.prod(int(extent) for extent in re.findall(r"\d+", extents))
         name = plain_name(symbol).rpartition("::")[2]
-        found[name] = ConstantVariable(symbol, elements * int(width) // 8)
-    return found
+        variables[name] = ConstantVariable(symbol, elements * int(width) // 8)
+    return variables
 
 
 def _base(expression: str) -> str:

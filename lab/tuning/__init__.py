@@ -1,1 +1,1 @@
-"""`lab tune`: from a tuning file to kernels, times, a library and a report."""
+"""`lab tune`: build the kernels of a tuning file, time them, and write a library and a report."""

@@ -1,4 +1,4 @@
-"""Times of kernels at sizes: measured where there is a GPU, else predicted. Each is taken once and kept."""
+"""Kernel times at sizes: measured on a GPU, else predicted. Each is taken once and stored."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from lab.tuning.kernels import Kernel
 from lab.tuning.product import product
 
 _WHOLE = 8
-"""Elements in the widest copies of 16-bit types, and in two of float32."""
+"""Elements in the widest copy of 16-bit types, and in two of float32."""
 
 _AHEAD = 2
-"""Sizes in a GPU's line: while one is measured, the launches of the next one are computed."""
+"""Sizes queued per GPU: while one is measured, the launches of the next one are prepared."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TimingTask:
 
 @dataclass
 class Ledger:
-    """All known times, in memory and in the store.
+    """All times, in memory and in the store.
 
     Attributes:
         store: Where they are kept.
@@ -57,35 +57,35 @@ class Ledger:
     times: dict[TimingStage, dict[str, dict[Size, Timed]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read what an unfinished run left."""
+        """Read the times of an unfinished run."""
         self.times = {stage: self.store.times(stage) for stage in TimingStage}
 
     def of(self, stage: TimingStage, kernel: str, size: Size) -> Timed | None:
-        """Return the time of a kernel, by its id, at a size; None where it is not known."""
+        """Return the time of a kernel, by its id, at a size; None if there is none."""
         return self.times[stage].get(kernel, {}).get(size)
 
-    def write(self, stage: TimingStage, size: Size, found: dict[str, Timed]) -> None:
-        """Keep times at one size, by the kernels' ids."""
-        self.store.write_times(stage, size, found)
-        for kernel, timed in found.items():
+    def write(self, stage: TimingStage, size: Size, times: dict[str, Timed]) -> None:
+        """Store the times of kernels, by their ids, at one size."""
+        self.store.write_times(stage, size, times)
+        for kernel, timed in times.items():
             self.times[stage].setdefault(kernel, {})[size] = timed
 
 
 class Bench(Protocol):
-    """What times kernels: a GPU, or a model of one."""
+    """An interface that times kernels: on a GPU, or with a model of one."""
 
     @property
     def kind(self) -> Kind:
-        """What its times are."""
+        """The kind of its times."""
 
     @property
     def library(self) -> str:
-        """Name and version of the baseline's library; empty until it was timed."""
+        """Name and version of the baseline's library; empty before its first time."""
 
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
-        """Write the times that the ledger lacks.
+        """Take the times missing from the ledger and write them to it.
 
         Args:
             stage: What the times are taken for.
@@ -98,18 +98,18 @@ class Bench(Protocol):
 
 
 def _missing(ledger: Ledger, stage: TimingStage, task: TimingTask) -> tuple[Kernel, ...]:
-    return tuple(one for one in task.kernels if ledger.of(stage, one.facts.id, task.size) is None)
+    return tuple(kernel for kernel in task.kernels if ledger.of(stage, kernel.facts.id, task.size) is None)
 
 
 def _not_timed(kernels: Iterable[Kernel], size: Size, kind: Kind) -> dict[str, Timed]:
-    """Kernels that were not built, or do not compute the size, with the reason."""
-    reasons = {one.facts.id: one.facts.failure or one.refused(size) for one in kernels}
+    """Return a failed time, with its reason, for each kernel that was not built or does not support the size."""
+    reasons = {kernel.facts.id: kernel.facts.failure or kernel.refused(size) for kernel in kernels}
     return {identity: Timed(None, kind, failure=reason) for identity, reason in reasons.items() if reason}
 
 
 @dataclass
 class PredictedBench:
-    """Predicts times by the model of `lab.tuning.predicted`.
+    """A bench that predicts times with the model of `lab.tuning.predicted`.
 
     Attributes:
         ledger: Known times.
@@ -126,21 +126,21 @@ class PredictedBench:
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
-        """See `Bench.run`. There is nothing to drop, and cuBLAS has no prediction."""
+        """Predict the missing times; see `Bench.run`. Nothing is dropped, and cuBLAS has no prediction."""
         del of, drop, baseline
         for task in tasks:
             interrupts.check()
             missing = _missing(self.ledger, stage, task)
-            found = _not_timed(missing, task.size, self.kind)
-            for one in missing:
-                if one.facts.id not in found:
-                    found[one.facts.id] = self._timed(one, task.size)
-            if found:
-                self.ledger.write(stage, task.size, found)
-            self.done(task.size, len(found))
+            times = _not_timed(missing, task.size, self.kind)
+            for kernel in missing:
+                if kernel.facts.id not in times:
+                    times[kernel.facts.id] = self._timed(kernel, task.size)
+            if times:
+                self.ledger.write(stage, task.size, times)
+            self.done(task.size, len(times))
 
-    def _timed(self, one: Kernel, size: Size) -> Timed:
-        ms = one.predicted_ms(size, self.gpu)
+    def _timed(self, kernel: Kernel, size: Size) -> Timed:
+        ms = kernel.predicted_ms(size, self.gpu)
         if ms is None:
             return Timed(None, self.kind, failure="no block fits on an SM, or the main loop has no fma")
         return Timed(Samples((ms,)), self.kind)
@@ -148,7 +148,7 @@ class PredictedBench:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a card was asked to time at one size.
+    """A request to a card to time one size.
 
     Attributes:
         stage: What the times are taken for.
@@ -167,7 +167,7 @@ class _Asked:
 
 @dataclass
 class MeasuredBench:
-    """Measures times on one or several GPUs.
+    """A bench that measures times on one or several GPUs.
 
     Kernels are compared at one size alone, so each size belongs to one card: whatever a stage times there, it times on
     the card that it began on. Where that card was lost, or another run goes on without it, everything that the
@@ -193,7 +193,7 @@ class MeasuredBench:
     timings: list[ControlTiming] = field(default_factory=list)
 
     def standing(self) -> tuple[CardRecord, ...]:
-        """The cards, compared by what each of them timed at the first size; empty where there is one."""
+        """Compare the cards by their times at the first size; empty for a single card."""
         times = (timed for own in self.ledger.times.values() for sizes in own.values() for timed in sizes.values())
         points = Counter(timed.card for timed in times if timed.card)
         names = {card.id: (card.label, card.host) for card in self.cards.cards}
@@ -203,7 +203,7 @@ class MeasuredBench:
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
-        """See `Bench.run`. Each GPU gets one size after another; times are written in the order in which they come."""
+        """Measure the missing times; see `Bench.run`. Each GPU gets one size after another."""
         policy = SurveyPolicy(
             samples=self.timing.samples,
             enough_ms=self.timing.enough_ms,
@@ -213,30 +213,30 @@ class MeasuredBench:
             warmup_ms=self.timing.warmup_ms,
             pause_ms=self.timing.pause_ms,
         )
-        wanted = list(tasks)
-        ground = ground_of(of, wanted, self.seed)
+        all_tasks = list(tasks)
+        ground = ground_of(of, all_tasks, self.seed)
         waiting: dict[Future[Surveyed], _Asked] = {}
         controls: list[Future[Surveyed]] = []
-        for task in wanted:
-            asked = self._asked(stage, of, task, ground, policy, baseline=baseline)
-            if asked is None:
+        for task in all_tasks:
+            request = self._asked(stage, of, task, ground, policy, baseline=baseline)
+            if request is None:
                 self.done(task.size, 0)
                 continue
-            self._submit(waiting, asked)
-            controls += self._control(asked, controls)
+            self._submit(waiting, request)
+            controls += self._control(request, controls)
             while len(waiting) >= _AHEAD * len(self.cards.cards):
                 self._take(waiting)
         while waiting:
             self._take(waiting)
-        self.timings += (one for future in controls for one in _timings(interrupts.wait(future.result)))
+        self.timings += (timing for future in controls for timing in _timings(interrupts.wait(future.result)))
 
-    def _control(self, asked: _Asked, ordered: Sequence[Future[Surveyed]]) -> list[Future[Surveyed]]:
-        """Have every card time the first size, once in a run, to compare the cards by."""
-        there = self.cards.cards
-        if len(there) == 1 or self.timings or ordered:
+    def _control(self, request: _Asked, ordered: Sequence[Future[Surveyed]]) -> list[Future[Surveyed]]:
+        """Time the first size on every card, once per run, to compare the cards."""
+        cards = self.cards.cards
+        if len(cards) == 1 or self.timings or ordered:
             return []
-        cubins = {one.facts.id: one.cubin for one in asked.task.kernels}
-        return [self.cards.survey(asked.order, cubins, card=card.id) for card in there]
+        cubins = {kernel.facts.id: kernel.cubin for kernel in request.task.kernels}
+        return [self.cards.survey(request.order, cubins, card=card.id) for card in cards]
 
     def _asked(
         self,
@@ -248,23 +248,27 @@ class MeasuredBench:
         *,
         baseline: bool,
     ) -> _Asked | None:
-        """What is missing at a size; kernels that cannot be timed are written at once. None where nothing is."""
+        """Return the request for a size's missing times; None if none is missing. Write failed kernels at once."""
         ledger, beside = self.ledger, baseline_id(of.label)
         missing = _missing(ledger, stage, task)
         if failed := _not_timed(missing, task.size, self.kind):
             ledger.write(stage, task.size, failed)
-        runs = tuple(one for one in missing if one.facts.id not in failed)
+        runs = tuple(kernel for kernel in missing if kernel.facts.id not in failed)
         wants_baseline = baseline and ledger.of(stage, beside, task.size) is None
         if not runs and not wants_baseline:
             return None
         home = self._home(stage, of, task)
         if home and home not in {card.id for card in self.cards.cards}:
             unable = _not_timed(task.kernels, task.size, self.kind)
-            home, runs, wants_baseline = "", tuple(one for one in task.kernels if one.facts.id not in unable), baseline
+            home, runs, wants_baseline = (
+                "",
+                tuple(kernel for kernel in task.kernels if kernel.facts.id not in unable),
+                baseline,
+            )
         order = Survey(
             ground=ground,
             problem=product(of, task.size),
-            entrants=tuple(Entrant(one.facts.id, one.launches(task.size)) for one in runs),
+            entrants=tuple(Entrant(kernel.facts.id, kernel.launches(task.size)) for kernel in runs),
             baseline=wants_baseline,
             policy=policy,
             kept=task.kept,
@@ -272,46 +276,46 @@ class MeasuredBench:
         return _Asked(stage, of, task, order, home)
 
     def _home(self, stage: TimingStage, of: ProblemType, task: TimingTask) -> str:
-        """Id of the card that timed this task's kernels or the baseline at the task's size."""
-        names = (*(one.facts.id for one in task.kernels), baseline_id(of.label))
-        known = (self.ledger.of(stage, name, task.size) for name in names)
-        return next((timed.card for timed in known if timed is not None and timed.card), "")
+        """Return the id of the card that has timed this task's kernels or the baseline at the task's size."""
+        names = (*(kernel.facts.id for kernel in task.kernels), baseline_id(of.label))
+        times = (self.ledger.of(stage, name, task.size) for name in names)
+        return next((timed.card for timed in times if timed is not None and timed.card), "")
 
-    def _submit(self, waiting: dict[Future[Surveyed], _Asked], asked: _Asked) -> None:
-        wanted = {one.kernel for one in asked.order.entrants}
-        cubins = {one.facts.id: one.cubin for one in asked.task.kernels if one.facts.id in wanted}
-        waiting[self.cards.survey(asked.order, cubins, card=asked.home or None)] = asked
+    def _submit(self, waiting: dict[Future[Surveyed], _Asked], request: _Asked) -> None:
+        kernel_ids = {entrant.kernel for entrant in request.order.entrants}
+        cubins = {kernel.facts.id: kernel.cubin for kernel in request.task.kernels if kernel.facts.id in kernel_ids}
+        waiting[self.cards.survey(request.order, cubins, card=request.home or None)] = request
 
     def _take(self, waiting: dict[Future[Surveyed], _Asked]) -> None:
-        """Write what is finished; wait until something is."""
+        """Write the finished requests; wait for at least one."""
         finished = interrupts.wait(wait, waiting, return_when=FIRST_COMPLETED)
         for future in sorted(finished.done, key=list(waiting).index):
-            asked, surveyed = waiting.pop(future), future.result()
-            if asked.home and surveyed.card != asked.home:  # that card was lost meanwhile
+            request, surveyed = waiting.pop(future), future.result()
+            if request.home and surveyed.card != request.home:  # that card was lost meanwhile
                 again = self._asked(
-                    asked.stage,
-                    asked.of,
-                    asked.task,
-                    asked.order.ground,
-                    asked.order.policy,
-                    baseline=asked.order.baseline or self._has_baseline(asked),
+                    request.stage,
+                    request.of,
+                    request.task,
+                    request.order.ground,
+                    request.order.policy,
+                    baseline=request.order.baseline or self._has_baseline(request),
                 )
                 if again is not None:
                     self._submit(waiting, again)
                     continue
-            self._write(asked, surveyed)
+            self._write(request, surveyed)
 
-    def _has_baseline(self, asked: _Asked) -> bool:
-        return self.ledger.of(asked.stage, baseline_id(asked.of.label), asked.task.size) is not None
+    def _has_baseline(self, request: _Asked) -> bool:
+        return self.ledger.of(request.stage, baseline_id(request.of.label), request.task.size) is not None
 
-    def _write(self, asked: _Asked, surveyed: Surveyed) -> None:
-        found = {}
+    def _write(self, request: _Asked, surveyed: Surveyed) -> None:
+        times = {}
         for point in surveyed.points:
-            name = baseline_id(asked.of.label) if point.kernel == BASELINE else point.kernel
-            found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure, surveyed.card)
+            name = baseline_id(request.of.label) if point.kernel == BASELINE else point.kernel
+            times[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure, surveyed.card)
             self.library = point.note or self.library
-        self.ledger.write(asked.stage, asked.task.size, found)
-        self.done(asked.task.size, len(found))
+        self.ledger.write(request.stage, request.task.size, times)
+        self.done(request.task.size, len(times))
 
 
 def _timings(surveyed: Surveyed) -> list[ControlTiming]:
@@ -323,10 +327,10 @@ def _timings(surveyed: Surveyed) -> list[ControlTiming]:
 
 
 def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:
-    """Return buffers that are large enough for every size of the tasks."""
+    """Return buffers that are large enough for every task."""
     sizes = [task.size for task in tasks] or [of.least]
     built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
-    scratch = [one for one in built.values() if one.candidate.group.template.declares.workspace]
+    scratch = [kernel for kernel in built.values() if kernel.candidate.group.template.declares.workspace]
     workspaces = [
         sum(room(buffer) for buffer in one.launches(size).workspace)
         for size in (_extremes(sizes) if scratch else ())
@@ -337,29 +341,29 @@ def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground
 
 
 def elements_of(sizes: Sequence[Size]) -> tuple[int, int, int]:
-    """Return the elements of A, B and C that are enough for every one of some sizes."""
-    each = [(m * k * batch, k * n * batch, m * n * batch) for m, n, k, batch in map(extents, sizes)]
-    a, b, c = (max(counts) for counts in zip(*each, strict=True))
+    """Return the elements of A, B and C that suffice for all given sizes."""
+    per_size = [(m * k * batch, k * n * batch, m * n * batch) for m, n, k, batch in map(extents, sizes)]
+    a, b, c = (max(counts) for counts in zip(*per_size, strict=True))
     return a, b, c
 
 
 def _matrix(size: Size, i: int, j: int) -> tuple[int, int]:
-    """Return the elements of the matrices with two of a size's dimensions, and the sum of all its dimensions."""
+    """Return the elements of a matrix over two of a size's dimensions, times the batch, and the size's sum."""
     return size[i] * size[j] * extents(size)[3], sum(size)
 
 
 def _extremes(sizes: Sequence[Size]) -> frozenset[Size]:
-    """Return the sizes at which some kernel's workspace may be the largest.
+    """Return the sizes with possibly the largest workspace of some kernel.
 
     It is taken to grow with k, with one of the matrices or with both operands, and with the batch, apart from what may
     depend on which dimensions `_WHOLE` divides, as copies of unaligned operands do.
     """
-    found: set[Size] = set()
+    extremes: set[Size] = set()
     classes: dict[tuple[bool, ...], list[Size]] = {}
     for size in dict.fromkeys(sizes):
         classes.setdefault(tuple(dimension % _WHOLE == 0 for dimension in size[: len(AXES)]), []).append(size)
     for own in classes.values():
-        found |= {max(own, key=lambda at: _matrix(at, i, j)) for i, j in ((0, 1), (0, 2), (1, 2))}
-        found.add(max(own, key=lambda at: (at[2] * extents(at)[3], at[0] * at[1])))
-        found.add(max(own, key=lambda at: at[2] * (at[0] + at[1]) * extents(at)[3]))
-    return frozenset(found)
+        extremes |= {max(own, key=lambda at: _matrix(at, i, j)) for i, j in ((0, 1), (0, 2), (1, 2))}
+        extremes.add(max(own, key=lambda at: (at[2] * extents(at)[3], at[0] * at[1])))
+        extremes.add(max(own, key=lambda at: at[2] * (at[0] + at[1]) * extents(at)[3]))
+    return frozenset(extremes)

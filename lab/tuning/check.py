@@ -1,4 +1,4 @@
-"""Timing a library at sizes that it was not made for, beside cuBLAS."""
+"""Compare a library with cuBLAS at sizes it was not tuned for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lab.tuning.bench import elements_of
 from lab.tuning.product import product
 
 _AHEAD = 8
-"""Sizes in the card's line, so that it never waits for the next launches."""
+"""Sizes queued on the card, so that it does not wait for the next launches."""
 
 
 def check(
@@ -37,7 +37,7 @@ def check(
     seed: int = 0,
     done: Callable[[CheckedSize], None] = lambda _: None,
 ) -> tuple[CheckedSize, ...]:
-    """Time the kernel that a library picks, and cuBLAS, in turns at each size; check its result against float64.
+    """Time the library's pick and cuBLAS interleaved at each size, and check the result against float64.
 
     Args:
         stored: The library.
@@ -61,16 +61,16 @@ def check(
     rows: list[CheckedSize] = []
 
     def take() -> None:
-        one, future = waiting.pop(0)
-        rows.append(_row(library, one, future.result()))
+        pick, future = waiting.pop(0)
+        rows.append(_row(library, pick, future.result()))
         done(rows[-1])
 
-    for one in picks:
+    for pick in picks:
         # a worker keeps machine code by name, and libraries of several layouts have kernels of one name
-        name = f"{library.layout} {library.kernels[one.number].name}"
-        contestant = Entrant(name, one.launches)
-        order = Survey(ground, one.problem, (contestant,), baseline=True, policy=policy, kept=frozenset({name}))
-        waiting.append((one, cards.survey(order, {name: stored.cubins[library.kernels[one.number].cubin]})))
+        name = f"{library.layout} {library.kernels[pick.number].name}"
+        contestant = Entrant(name, pick.launches)
+        order = Survey(ground, pick.problem, (contestant,), baseline=True, policy=policy, kept=frozenset({name}))
+        waiting.append((pick, cards.survey(order, {name: stored.cubins[library.kernels[pick.number].cubin]})))
         if len(waiting) > _AHEAD:
             take()
     while waiting:
@@ -80,7 +80,7 @@ def check(
 
 @dataclass(frozen=True)
 class _Picked:
-    """A size, its problem, and the launches of the kernel that the library picks."""
+    """A size, its problem, and the launches of the library's kernel for it."""
 
     size: Size
     problem: GemmProblem
@@ -92,21 +92,23 @@ def _picked(stored: StoredLibrary, of: ProblemType, size: Size, cards: Cards) ->
     library = stored.library
     problem, number = product(of, size), picked(library, *size)
     point: dict[str, Scalar] = {name: problem[name] for name in (*library.sizes, *library.factors)}
-    made = launches(library, number, point)
-    if made.wait_for_occupancy:
+    kernel_launches = launches(library, number, point)
+    if kernel_launches.wait_for_occupancy:
         uses = image.kernels(stored.cubins[library.kernels[number].cubin])
-        made = made.built(BuiltLaunch(residency=Residency(from_description(cards.cards[0].description), uses)))
-    return _Picked(size, problem, number, made)
+        kernel_launches = kernel_launches.built(
+            BuiltLaunch(residency=Residency(from_description(cards.cards[0].description), uses))
+        )
+    return _Picked(size, problem, number, kernel_launches)
 
 
-def _row(library: Library, one: _Picked, surveyed: Surveyed) -> CheckedSize:
+def _row(library: Library, pick: _Picked, surveyed: Surveyed) -> CheckedSize:
     points = {point.kernel == BASELINE: point for point in surveyed.points}
     ours, beside = points[False], points.get(True)
     return CheckedSize(
         library.layout,
-        one.size,
-        library.kernels[one.number].name,
-        expected_ms(library.measured, one.size, library.alignment),
+        pick.size,
+        library.kernels[pick.number].name,
+        expected_ms(library.measured, pick.size, library.alignment),
         ours.samples,
         beside.samples if beside else None,
         ours.cache,
@@ -117,6 +119,6 @@ def _row(library: Library, one: _Picked, surveyed: Surveyed) -> CheckedSize:
 
 def _ground(of: ProblemType, picked: Sequence[_Picked], seed: int) -> Ground:
     """Return buffers that are large enough for every size."""
-    elements = elements_of([one.size for one in picked])
-    workspace = max(sum(room(buffer) for buffer in one.launches.workspace) for one in picked)
+    elements = elements_of([pick.size for pick in picked])
+    workspace = max(sum(room(buffer) for buffer in pick.launches.workspace) for pick in picked)
     return Ground(of.dtype, elements, workspace, seed)

@@ -1,4 +1,4 @@
-"""From a run's times to a library: more times where thresholds and losses need them, the tree, the folder."""
+"""From a run's times to a library: refinement, held-out sizes, decision tree, folder."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from lab.tuning.kernels import Kernel
 from lab.tuning.race import FinalStep, TuningContext, times_at
 
 REFINE_KEEP = 0.1
-"""Between measured sizes those kernels are timed that are at most this share slower than the fastest at one of the
-`_REFINE_NEAREST` sizes around: the library picks among kernels that are best somewhere near."""
+"""Speed threshold for refinement: kernels this close to the fastest at a nearby size are timed again.
+
+Nearby are the `_REFINE_NEAREST` measured sizes around: the library picks among kernels that are best at one of them.
+"""
 
 _REFINE_NEAREST = 4
 
 
 @dataclass(frozen=True)
 class Grown:
-    """Logic grown over a run's times.
+    """Selection logic grown from a run's times.
 
     Attributes:
         logic: What picks a kernel.
@@ -52,7 +54,7 @@ class Grown:
     requiring: Requiring | None = None
 
     def pick(self, size: Size) -> str:
-        """Return the name of the kernel that runs at a size, of matrices without padding."""
+        """Return the name of the kernel that runs at a size without padding."""
         if self.requiring is None:
             return self.logic.kernels[self.logic.select(*size)]
         return self.requiring.pick(self.logic, size)
@@ -60,7 +62,7 @@ class Grown:
 
 @dataclass(frozen=True)
 class WrittenLibrary:
-    """A library that was written.
+    """A written library.
 
     Attributes:
         folder: Its folder.
@@ -72,7 +74,7 @@ class WrittenLibrary:
 
 
 def library(context: TuningContext, final: FinalStep, folder: Path, source: str) -> WrittenLibrary | None:
-    """Grow the logic over the times, time its kernels at held-out sizes, and write the library's folder.
+    """Grow the logic, time its kernels at held-out sizes, and write the library's folder.
 
     Args:
         context: The run.
@@ -83,22 +85,22 @@ def library(context: TuningContext, final: FinalStep, folder: Path, source: str)
     Returns:
         None where no kernel has a time, or the file asks for no library.
     """
-    asked = context.tuning.library
-    if asked is None:
+    settings = context.tuning.library
+    if settings is None:
         return None
-    held, refined = _between(final.sizes.ranges, context.tuning)
+    held_out, refined = _between(final.sizes.ranges, context.tuning)
     if refined:
         _refine(context, final, refined)
     grown = grow(context, final)
     if grown is None:
         return None
-    picked = {one.facts.name: one for one in final.kernels if one.facts.name in grown.logic.kernels}
-    if held:
-        _time_held_out(context, final, grown, picked, held)
+    picked = {kernel.facts.name: kernel for kernel in final.kernels if kernel.facts.name in grown.logic.kernels}
+    if held_out:
+        _time_held_out(context, final, grown, picked, held_out)
     times = TimesKind.MEASURED if context.bench.kind is Kind.MEASURED else TimesKind.PREDICTED
     cubins = {name: picked[name].cubin for name in grown.logic.kernels}
-    where = (Folder(folder) / f"{asked.name}_{final.type.layout}").make()
-    return write(context, final, grown, where, times=times, source=source, cubins=cubins)
+    library_folder = (Folder(folder) / f"{settings.name}_{final.type.layout}").make()
+    return write(context, final, grown, library_folder, times=times, source=source, cubins=cubins)
 
 
 def write(
@@ -123,15 +125,15 @@ def write(
         cubins: Machine code of the kernels that the logic picks, by their names.
     """
     facts, logic = facts_of(context, final, grown), grown.logic
-    picked = {one.facts.name: one for one in final.kernels if one.facts.name in logic.kernels}
-    made = Library(
+    picked = {kernel.facts.name: kernel for kernel in final.kernels if kernel.facts.name in logic.kernels}
+    written_library = Library(
         name=folder.name,
         dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
         layout=final.type.layout,  # type: ignore[arg-type]
         arch=picked[logic.kernels[0]].facts.arch,
         times=times,
         source=source,
-        kernels=tuple(_launched(picked[one], final.type) for one in logic.kernels),
+        kernels=tuple(_launched(picked[name], final.type) for name in logic.kernels),
         logic=logic,
         loss=facts.loss,
         held_out=facts.held_out,
@@ -139,37 +141,39 @@ def write(
         general=grown.requiring.general if grown.requiring else None,
         batched=final.type.batched,
     )
-    asked = context.tuning.library
-    emit.write(made, cubins, folder, emit.Selection(asked.selection) if asked else emit.Selection.NESTED)
+    settings = context.tuning.library
+    emit.write(
+        written_library, cubins, folder, emit.Selection(settings.selection) if settings else emit.Selection.NESTED
+    )
     return WrittenLibrary(folder, facts)
 
 
 def _time_held_out(
-    context: TuningContext, final: FinalStep, grown: Grown, picked: dict[str, Kernel], held: Sequence[Size]
+    context: TuningContext, final: FinalStep, grown: Grown, picked: dict[str, Kernel], held_out: Sequence[Size]
 ) -> None:
-    """Time the library's kernels at sizes that it is not grown over."""
+    """Time the library's kernels at sizes the logic is not grown over."""
     # the time of the picked kernel decides what is lost, so it is never that of a first sample alone
-    ids = [frozenset({picked[grown.pick(size)].facts.id}) for size in held]
-    tasks = [TimingTask(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
+    ids = [frozenset({picked[grown.pick(size)].facts.id}) for size in held_out]
+    tasks = [TimingTask(size, tuple(picked.values()), kept_ids) for size, kept_ids in zip(held_out, ids, strict=True)]
     context.bench.run(TimingStage.HELD_OUT, final.type, tasks, drop=context.drop, baseline=False)
 
 
 def _measured(context: TuningContext, final: FinalStep, grown: Grown) -> tuple[MeasuredSize, ...]:
-    """The fastest of the library's kernels, and cuBLAS, at the sizes that the logic was grown over."""
+    """Return the library's fastest kernel, and cuBLAS, at the sizes the logic was grown over."""
     number = {name: i for i, name in enumerate(grown.logic.kernels)}
-    found = []
+    measured = []
     for size, row in _rows(grown.over):
         own = {name: ms for name, ms in row.items() if name in number}
         if own:
             best = min(own, key=lambda name: own[name])
             beside = context.ledger.of(TimingStage.FINAL, baseline_id(final.type.label), size)
             m, n, k, batch = extents(size)
-            found.append(MeasuredSize(m, n, k, number[best], own[best], beside.ms if beside else None, batch))
-    return tuple(found)
+            measured.append(MeasuredSize(m, n, k, number[best], own[best], beside.ms if beside else None, batch))
+    return tuple(measured)
 
 
 def grow(context: TuningContext, final: FinalStep) -> Grown | None:
-    """Grow the logic over all known times, those of sizes between the ranges' included.
+    """Grow the logic over all times, including those of refinement.
 
     Where some kernels cannot take every size, a general logic is grown first, over the others. At a size that a kernel
     cannot take, picking it costs what the general logic's pick takes there, as it will when the library is called.
@@ -184,11 +188,13 @@ def grow(context: TuningContext, final: FinalStep) -> Grown | None:
     Raises:
         UserError: Kernels have requirements and none is without.
     """
-    launched = {one.facts.name: _launched(one, final.type) for one in final.kernels if not one.facts.failure}
-    asking = {name: made for name, made in launched.items() if made.requires}
+    launched = {
+        kernel.facts.name: _launched(kernel, final.type) for kernel in final.kernels if not kernel.facts.failure
+    }
+    asking = {name: kernel for name, kernel in launched.items() if kernel.requires}
     if not asking:
         return _grown(context, final, None)
-    able = tuple(one for one in final.kernels if one.facts.name not in asking)
+    able = tuple(kernel for kernel in final.kernels if kernel.facts.name not in asking)
     general = _grown(context, replace(final, kernels=able), None)
     if general is None:
         if context.tuning.library is None or not any(times_at(final, context.ledger, size) for size in final.sizes.all):
@@ -198,28 +204,28 @@ def grow(context: TuningContext, final: FinalStep) -> Grown | None:
             code="nothing-left",
             at=Location(context.tuning.file),
             key="groups",
-            found=sorted({made.template for made in asking.values()}),
+            found=sorted({kernel.template for kernel in asking.values()}),
             accepted="a further group whose kernels take every size, as those of hgemm/v1_ldmatrix.cu.j2 do",
         )
-    found = _grown(context, final, Requiring(asking, final.type.layout, general.logic))
-    if found is None or found.requiring is None or not asking.keys() & set(found.logic.kernels):
+    grown = _grown(context, final, Requiring(asking, final.type.layout, general.logic))
+    if grown is None or grown.requiring is None or not asking.keys() & set(grown.logic.kernels):
         return general
-    names = tuple(dict.fromkeys((*found.logic.kernels, *general.logic.kernels)))
-    requiring = replace(found.requiring, general=general.logic.renumbered(names))
-    return replace(found, logic=found.logic.renumbered(names), requiring=requiring)
+    names = tuple(dict.fromkeys((*grown.logic.kernels, *general.logic.kernels)))
+    requiring = replace(grown.requiring, general=general.logic.renumbered(names))
+    return replace(grown, logic=grown.logic.renumbered(names), requiring=requiring)
 
 
 def _grown(context: TuningContext, final: FinalStep, requiring: Requiring | None) -> Grown | None:
-    """Grow one logic over the times of the kernels."""
-    asked = context.tuning.library
-    if asked is None:
+    """Grow one logic over the kernels' times."""
+    settings = context.tuning.library
+    if settings is None:
         return None
     measured, exact = (_grid(context, final, sizes) for sizes in (final.sizes.ranges, final.sizes.exact))
     alignment = Alignment.of(final.type.dtype, final.type.layout)
     if measured is None:
         if exact is None:
             return None
-        return Grown(build(None, exact, tolerance=asked.tolerance, alignment=alignment), exact, 0, requiring)
+        return Grown(build(None, exact, tolerance=settings.tolerance, alignment=alignment), exact, 0, requiring)
     _, refined = _between(final.sizes.ranges, context.tuning)
     between = _grid(context, final, refined, TimingStage.REFINED)
     if between is not None:
@@ -231,12 +237,12 @@ def _grown(context: TuningContext, final: FinalStep, requiring: Requiring | None
     if requiring is not None:
         over = requiring.with_others(over)
         gains = requiring.gains(over)
-    logic = build(over, exact, tolerance=asked.tolerance, edges=edges, gains=gains, alignment=alignment)
+    logic = build(over, exact, tolerance=settings.tolerance, edges=edges, gains=gains, alignment=alignment)
     return Grown(logic, measured, interpolated, requiring)
 
 
 def facts_of(context: TuningContext, final: FinalStep, grown: Grown) -> LibraryFacts:
-    """What a run remembers of a library, for its report."""
+    """Return the facts of a library for a run's report."""
     logic = grown.logic
     return LibraryFacts(
         type=final.type.label,
@@ -250,19 +256,19 @@ def facts_of(context: TuningContext, final: FinalStep, grown: Grown) -> LibraryF
 
 
 def _held_out_loss(context: TuningContext, final: FinalStep, grown: Grown) -> Loss | None:
-    """What the logic loses over sizes that it was not grown over; None where none has a time."""
-    held, _ = _between(final.sizes.ranges, context.tuning)
-    grid = _grid(context, final, held, TimingStage.HELD_OUT)
+    """Return the logic's loss over held-out sizes; None if none of them has a time."""
+    held_out, _ = _between(final.sizes.ranges, context.tuning)
+    grid = _grid(context, final, held_out, TimingStage.HELD_OUT)
     return loss_of(grid, [grown.pick(size) for size in grid.sizes]) if grid else None
 
 
-def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
-    """A kernel's launches, for every size."""
+def _launched(kernel: Kernel, of: ProblemType) -> LibraryKernel:
+    """Return a kernel's launches, specialised to expressions of sizes."""
     return specialise.kernel(
-        one.facts.name,
-        cubin=f"{one.facts.name}.cubin",
-        template=one.candidate.group.template,
-        parameters=one.candidate.parameters,
+        kernel.facts.name,
+        cubin=f"{kernel.facts.name}.cubin",
+        template=kernel.candidate.group.template,
+        parameters=kernel.candidate.parameters,
         dtype=of.dtype,
         layout=of.layout,
         batched=of.batched,
@@ -270,61 +276,61 @@ def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
 
 
 def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
-    """Sizes over which the library's loss is taken, and sizes for its thresholds; no size is both."""
+    """Return the held-out sizes and the refinement sizes, which are disjoint."""
     if tuning.library is None or not ranges:
         return (), ()
-    held = halving.between(ranges, tuning.library.held_out, tuning.seed)
-    return held, halving.between([*ranges, *held], tuning.library.refine, tuning.seed + 1)
+    held_out = halving.between(ranges, tuning.library.held_out, tuning.seed)
+    return held_out, halving.between([*ranges, *held_out], tuning.library.refine, tuning.seed + 1)
 
 
 def _filled(context: TuningContext, final: FinalStep, measured: Grid, alignment: Alignment) -> Filled | None:
-    """The measured sizes, and interpolated times of those between."""
+    """Return the measured sizes and interpolated times between them."""
     stairs = {}
-    for one in final.kernels:
-        if one.facts.name in measured.kernels and one.facts.blocks_per_sm:
-            made, layout = _launched(one, final.type), final.type.layout
-            stairs[one.facts.name] = Stair(
-                partial(blocks, made, layout),
-                one.facts.blocks_per_sm,
-                one.facts.cluster,
-                partial(takes, made, layout) if made.requires else None,
-                partial(others, made, layout),
+    for kernel in final.kernels:
+        if kernel.facts.name in measured.kernels and kernel.facts.blocks_per_sm:
+            launched, layout = _launched(kernel, final.type), final.type.layout
+            stairs[kernel.facts.name] = Stair(
+                partial(blocks, launched, layout),
+                kernel.facts.blocks_per_sm,
+                kernel.facts.cluster,
+                partial(takes, launched, layout) if launched.requires else None,
+                partial(others, launched, layout),
             )
     cold = {
         size
         for stage in (TimingStage.FINAL, TimingStage.REFINED)
         for one in final.kernels
-        for size, timed in context.ledger.times[stage].get(one.facts.id, {}).items()
+        for size, timed in context.ledger.times[stage].get(kernel.facts.id, {}).items()
         if timed.cache == "cold"
     }
     return fill(measured, stairs, context.gpu.sms, cold, alignment)
 
 
 def _refine(context: TuningContext, final: FinalStep, between: Sequence[Size]) -> None:
-    """At sizes between those of the ranges, time the kernels that are good around."""
+    """Time kernels at refinement sizes if they are fast at sizes nearby."""
     ranges = _grid(context, final, final.sizes.ranges)
     if ranges is None:
         return
-    known: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
+    times: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
     for size, row in _rows(ranges):
         for name, ms in row.items():
-            known[name][size] = ms
-    by_name = {one.facts.name: one for one in final.kernels}
+            times[name][size] = ms
+    by_name = {kernel.facts.name: kernel for kernel in final.kernels}
     tasks = [
         TimingTask(size, tuple(by_name[name] for name in sorted(good)))
         for size in between
-        if (good := halving.survivors(size, known, ranges.sizes, nearest=_REFINE_NEAREST, keep=REFINE_KEEP))
+        if (good := halving.survivors(size, times, ranges.sizes, nearest=_REFINE_NEAREST, keep=REFINE_KEEP))
     ]
     context.bench.run(TimingStage.REFINED, final.type, tasks, drop=context.drop, baseline=False)
 
 
-def _joined(one: Grid, other: Grid) -> Grid:
-    """Times of both."""
-    return Grid.of(dict(chain(_rows(one), _rows(other))))
+def _joined(first: Grid, second: Grid) -> Grid:
+    """Merge the times of two grids."""
+    return Grid.of(dict(chain(_rows(first), _rows(second))))
 
 
 def _rows(grid: Grid) -> Iterator[tuple[Size, dict[str, float]]]:
-    """Each size with the times that it has, in ms by the kernels' names."""
+    """Yield each size with its times, in ms by the kernels' names."""
     for size, row in zip(grid.sizes, grid.times, strict=True):
         yield size, {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
 
@@ -332,8 +338,8 @@ def _rows(grid: Grid) -> Iterator[tuple[Size, dict[str, float]]]:
 def _grid(
     context: TuningContext, final: FinalStep, sizes: Sequence[Size], stage: TimingStage = TimingStage.FINAL
 ) -> Grid | None:
-    """Times by the kernels' names, without sizes that have none; None where no size has one."""
-    names = {one.facts.id: one.facts.name for one in final.kernels}
+    """Return times by the kernels' names, for sizes with a time; None without any."""
+    names = {kernel.facts.id: kernel.facts.name for kernel in final.kernels}
     times = {
         size: {names[identity]: ms for identity, ms in found.items()}
         for size in sizes

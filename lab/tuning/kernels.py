@@ -1,4 +1,4 @@
-"""Candidates are compiled in worker processes, each once, in any order."""
+"""Builds of candidates: each is compiled once in a worker process, in any order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lab.tuning.predicted import ProductLoop, loop_of, pass_ms, product_ms, tile
 from lab.tuning.product import product
 
 _PROBES: tuple[Size, ...] = ((4096, 4096, 4096), (4095, 4095, 4095), (16, 16, 16), (7, 7, 7))
-"""Sizes whose launches together use every entry point that a kernel has: large and small, aligned and not."""
+"""Sizes whose launches together use all of a kernel's entry points: large and small, aligned and unaligned."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +54,30 @@ class Kernel:
     residency: Residency | None = None
 
     def refused(self, size: Size) -> str:
-        """Return what the template requires that a size does not meet; empty where the kernel computes it."""
+        """Return the requirement that a size violates; empty if the kernel supports it."""
         if size not in self._refusals:
-            found = _instance(self.candidate, size).unmet()
-            self._refusals[size] = f"not for this size: {found.that} ({found.because})" if found else ""
+            requirement = _instance(self.candidate, size).unmet()
+            self._refusals[size] = (
+                f"not for this size: {requirement.that} ({requirement.because})" if requirement else ""
+            )
         return self._refusals[size]
 
     @cached_property
     def _refusals(self) -> dict[Size, str]:
-        """What was found out, since every step of a run asks."""
+        """A cache of results, since every step of a run needs them."""
         return {}
 
     def launches(self, size: Size) -> Launches:
-        """Return what is launched at a size that the kernel computes."""
-        made = _instance(self.candidate, size).launches
-        return made.built(BuiltLaunch(residency=self.residency)) if made.wait_for_occupancy else made
+        """Return the launches at a supported size."""
+        resolved_launches = _instance(self.candidate, size).launches
+        return (
+            resolved_launches.built(BuiltLaunch(residency=self.residency))
+            if resolved_launches.wait_for_occupancy
+            else resolved_launches
+        )
 
     def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
-        """Return the time in ms that the model predicts; None where no entry point that is launched multiplies."""
+        """Return the predicted time in ms; None if none of the launched entry points multiplies."""
         steps, total = self.launches(size).steps, 0.0
         if not any(step.entry in self.loops for step in steps):
             return None
@@ -89,7 +95,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A candidate to build, its id, its launches at the sizes of `_PROBES`, and the task for a worker."""
+    """A candidate to build: its id, its launches at the sizes of `_PROBES`, and its build task."""
 
     candidate: Candidate
     identity: str
@@ -99,7 +105,7 @@ class _Piece:
 
 @dataclass
 class Workshop:
-    """Builds kernels for one architecture.
+    """A builder of kernels for one architecture.
 
     Attributes:
         toolchain: The compiler.
@@ -121,11 +127,11 @@ class Workshop:
     _sizes: BatchSizes = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with no knowledge of how long the compiler takes."""
+        """Start without estimates of the compile time."""
         self._sizes = BatchSizes(self.executor.workers)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
-        """Build the candidates that are not built yet.
+        """Build the candidates that are not yet built.
 
         Returns:
             The kernels of all candidates by name; the facts of one that could not be built say why.
@@ -136,13 +142,13 @@ class Workshop:
         """
         waiting: dict[str, _Piece] = {}
         names: dict[str, str] = {}
-        for one in candidates:
-            request, identity = self._request(one)
+        for candidate in candidates:
+            request, identity = self._request(candidate)
             if identity not in self.known and identity not in waiting:
-                probes = _probes(one)
+                probes = _probes(candidate)
                 task = BuildTask(self.toolchain, request, tuple(dict.fromkeys(step.entry for step in probes)))
-                waiting[identity] = _Piece(one, identity, probes, task)
-            names[one.name] = identity
+                waiting[identity] = _Piece(candidate, identity, probes, task)
+            names[candidate.name] = identity
         pieces = tuple(waiting.values())
         tasks = [piece.task for piece in pieces]
         for i, outcome in build_each(self.executor, tasks, function=self.function, sizes=self._sizes):
@@ -151,58 +157,58 @@ class Workshop:
             self.built(kernel.facts)
         return {name: self.known[identity] for name, identity in names.items()}
 
-    def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
-        problem = product(one.group.type, one.group.type.least)
-        instance = Instance(one.group.template, one.parameters, problem)
+    def _request(self, candidate: Candidate) -> tuple[CompileRequest, str]:
+        problem = product(candidate.group.type, candidate.group.type.least)
+        instance = Instance(candidate.group.template, candidate.parameters, problem)
         source, included = gather(instance.source, instance.template.roots)
         request = CompileRequest(source, SOURCE_NAME, self.arch, (), tuple(included.items()))
-        return request, self._id(one, request)
+        return request, self._id(candidate, request)
 
-    def _id(self, one: Candidate, request: CompileRequest) -> str:
-        """Return a short hash of everything that decides the machine code and how it is launched."""
+    def _id(self, candidate: Candidate, request: CompileRequest) -> str:
+        """Return a short hash of everything that affects the machine code and its launches."""
         facts = {
-            "template": one.group.template.name,
-            "parameters": dict(sorted(one.parameters.items())),
-            "type": one.group.type.label,
-            "declares": fingerprint(one.group.template),
+            "template": candidate.group.template.name,
+            "parameters": dict(sorted(candidate.parameters.items())),
+            "type": candidate.group.type.label,
+            "declares": fingerprint(candidate.group.template),
             "request": fingerprint(request),
             "toolchain": fingerprint(self.toolchain),
         }
         return short_hash(facts)
 
     def _kernel(self, piece: _Piece, outcome: Built | BuildFailure) -> Kernel:
-        one, group = piece.candidate, piece.candidate.group
+        candidate, group = piece.candidate, piece.candidate.group
         facts = KernelFacts(
             id=piece.identity,
-            name=one.name,
+            name=candidate.name,
             group=group.name,
             type=group.type.label,
             template=group.template.name,
-            parameters=dict(one.parameters),
+            parameters=dict(candidate.parameters),
             arch=self.arch,
         )
         problem = product(group.type, group.type.least)
         words = {key: value for key, value in problem.items() if isinstance(value, str)}
-        names = Instance(group.template, one.parameters, words).names
+        names = Instance(group.template, candidate.parameters, words).names
         if isinstance(outcome, BuildFailure):
-            return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
+            return Kernel(candidate, replace(facts, failure=outcome.reason), b"", names, {})
         loops: dict[str, ProductLoop] = {}
         for step in piece.probes:
             used, mix = outcome.build.resources[step.entry], outcome.sass[step.entry]
-            found = loop_of(self.gpu, mix, used, step, group.type.dtype)
-            if found is None:
+            loop = loop_of(self.gpu, mix, used, step, group.type.dtype)
+            if loop is None:
                 continue
             if not loops:  # the first probe's is the entry point for aligned sizes
                 facts = _with_resources(facts, self.gpu, outcome, step, group.type)
-            loops.setdefault(step.entry, found)
+            loops.setdefault(step.entry, loop)
         if not loops and piece.probes:  # the model does not know what multiplies
             facts = _with_resources(facts, self.gpu, outcome, piece.probes[0], group.type)
         residency = Residency(self.gpu, outcome.build.resources)
-        return Kernel(one, facts, outcome.build.cubin, names, loops, residency)
+        return Kernel(candidate, facts, outcome.build.cubin, names, loops, residency)
 
 
 def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch, of: ProblemType) -> KernelFacts:
-    """The facts with what a launch uses, and the census and the peak of its main loop."""
+    """Return the facts with a launch's resources, and the census and peak of its main loop."""
     used, threads = outcome.build.resources[step.entry], math.prod(step.block)
     return replace(
         facts,
@@ -219,12 +225,12 @@ def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch, 
     )
 
 
-def _instance(one: Candidate, size: Size) -> Instance:
-    return Instance(one.group.template, one.parameters, product(one.group.type, size))
+def _instance(candidate: Candidate, size: Size) -> Instance:
+    return Instance(candidate.group.template, candidate.parameters, product(candidate.group.type, size))
 
 
-def _probes(one: Candidate) -> tuple[Launch, ...]:
-    """Return everything that is launched at the sizes of `_PROBES` that the kernel computes, in their order."""
-    of = one.group.type
-    instances = [_instance(one, (*size, *of.least[len(size) :])) for size in _PROBES]
+def _probes(candidate: Candidate) -> tuple[Launch, ...]:
+    """Return all launches at the supported sizes of `_PROBES`, in order."""
+    of = candidate.group.type
+    instances = [_instance(candidate, (*size, *of.least[len(size) :])) for size in _PROBES]
     return tuple(step for instance in instances if instance.unmet() is None for step in instance.launches.steps)

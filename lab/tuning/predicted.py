@@ -1,4 +1,4 @@
-"""A coarse model of how long a kernel takes at a size. It serves to rank kernels, not to state a figure.
+"""A coarse time model of a kernel at a size. It ranks kernels; it does not give accurate times.
 
 A launch is a number of blocks of equal work. The fullest SM decides: it works on the blocks that it holds at once, and
 on one round of them after another:
@@ -39,7 +39,7 @@ from lab.templates.launches import Launch
 
 OVERHEAD_MS = 2e-3
 L2_BYTES_PER_CYCLE = SECTOR_BYTES
-"""Of one SM: a sector."""
+"""L2 bandwidth per SM in bytes per cycle: one sector."""
 _FMA_CLASS = "fma"
 
 _LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe", "tensor cores"})
@@ -47,7 +47,7 @@ _LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe", "tensor
 
 @dataclass(frozen=True, slots=True)
 class ProductLoop:
-    """What the model needs to know of an entry point that does the product.
+    """The model's inputs for an entry point that multiplies.
 
     Attributes:
         rate: Operations per second of one full SM, by the lowest bound of the main loop.
@@ -67,7 +67,7 @@ class ProductLoop:
 
 
 def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: str) -> ProductLoop | None:
-    """Return what the model needs of a main loop; None where no block fits on an SM or the loop multiplies nothing."""
+    """Return the model's inputs for a main loop; None if no block fits on an SM or the loop does not multiply."""
     threads = math.prod(launch.block)
     predicted = predict(
         gpu,
@@ -85,10 +85,10 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: s
     adds = sum(matrix_products(hot.counts.by_opcode).values()) / WARP_SIZE or hot.counts.by_class.get(_FMA_CLASS, 0)
     if not adds:
         return None
-    held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
+    resident = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
     return ProductLoop(
         min(rates) * 1e12 / gpu.sms,
-        held,
+        resident,
         adds,
         hot.counts.instructions,
         ELEMENT_BYTES[dtype],
@@ -99,7 +99,7 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: s
 def product_ms(
     gpu: Gpu, loop: ProductLoop, launch: Launch, size: Size, tile: tuple[int, int], *, prefetch: bool, adds: bool
 ) -> float:
-    """Predict the time of the launch that does the product, in ms.
+    """Predict the time of the main GEMM launch, in ms.
 
     Args:
         gpu: The GPU that it would run on.
@@ -131,21 +131,21 @@ def product_ms(
 
 
 def pass_ms(gpu: Gpu, launch: Launch, size: Size, element_bytes: int) -> float:
-    """Predict the time of a launch that only moves data, in ms, from the bytes that its template declares."""
+    """Predict the time of a launch that only moves data, in ms, from its template's declared bytes."""
     return OVERHEAD_MS + 1e3 * _dram_s(gpu, launch, size, element_bytes)
 
 
 def _dram_s(gpu: Gpu, launch: Launch, size: Size, element_bytes: int) -> float:
-    """Seconds that a launch's least traffic takes through DRAM; 0 where the bandwidth is not known."""
+    """Return the least time of a launch's DRAM traffic in seconds; 0 if the bandwidth is unknown."""
     m, n, k, batch = extents(size)
-    moved = launch.bytes_moved if launch.bytes_moved is not None else element_bytes * (m * k + k * n + m * n) * batch
-    return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
+    traffic = launch.bytes_moved if launch.bytes_moved is not None else element_bytes * (m * k + k * n + m * n) * batch
+    return traffic / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
 def tile_of(names: Mapping[str, object], size: Size, blocks: int) -> tuple[int, int]:
-    """Return rows and columns of C that a block computes: by the template's names for them, else the fitting square."""
-    if found := block_tile(names):
-        return found
+    """Return the rows and columns of C per block: from the template's names, else a square of matching area."""
+    if tile := block_tile(names):
+        return tile
     m, n, _, batch = extents(size)
     side = max(1, math.isqrt(m * n * batch // max(1, blocks)))
     return side, side

@@ -1,4 +1,4 @@
-"""The matrix product that a problem type asks for at one size."""
+"""The GEMM of a problem type at one size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.store.tuning_model import ProblemType
 
 
 def product(of: ProblemType, size: Size) -> GemmProblem:
-    """Return the operator's problem at a size, with the least leading dimensions; α is 1 and β is 0.
+    """Return the GEMM at a size, with minimal leading dimensions; α is 1 and β is 0.
 
     The members of a batch lie one behind another.
     """

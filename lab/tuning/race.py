@@ -1,4 +1,4 @@
-"""Step 7: every final kernel is timed at every size, less what halving leaves out."""
+"""Step 7: time every final kernel at every size, except what halving skips."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lab.tuning.file.sizes import Sizes
 from lab.tuning.kernels import Kernel
 
 Entrants = dict[Size, tuple[Kernel, ...]]
-"""The kernels that are timed at each size."""
+"""The kernels to time at each size."""
 
 
 @dataclass(frozen=True)
 class TuningContext:
-    """What all steps of one run share.
+    """The objects shared by all steps of one run.
 
     Attributes:
         tuning: The tuning file.
@@ -39,13 +39,13 @@ class TuningContext:
 
     @property
     def drop(self) -> float | None:
-        """Share above the fastest beyond which `Bench.run` drops a kernel; None without halving."""
+        """Share above the fastest at which `Bench.run` drops a kernel; None without halving."""
         return self.tuning.halving.drop if self.tuning.halving else None
 
 
 @dataclass(frozen=True)
 class FinalStep:
-    """What step 7 works on, for one problem type.
+    """The inputs of step 7 for one problem type.
 
     Attributes:
         type: The problem type.
@@ -60,12 +60,14 @@ class FinalStep:
     sizes: Sizes
 
     def at(self, size: Size) -> tuple[Kernel, ...]:
-        """The kernels that compute the size and whose group has it."""
-        return tuple(one for one in self.kernels if size in one.candidate.group.final.set and not one.refused(size))
+        """Return the kernels that support the size and whose group has it."""
+        return tuple(
+            kernel for kernel in self.kernels if size in kernel.candidate.group.final.set and not kernel.refused(size)
+        )
 
 
 def final_of(tuning: Tuning, kind: ProblemType, kernels: Sequence[Kernel], singles: frozenset[str]) -> FinalStep:
-    """Join the groups of one problem type: their kernels, each once, and their sizes.
+    """Merge the groups of one problem type: their kernels and sizes, without repetitions.
 
     Args:
         tuning: The tuning file.
@@ -77,12 +79,12 @@ def final_of(tuning: Tuning, kind: ProblemType, kernels: Sequence[Kernel], singl
     ranges = tuple(dict.fromkeys(size for group in groups for size in group.final.ranges))
     exact = tuple(dict.fromkeys(size for group in groups for size in group.final.exact))
     scattered = frozenset(size for group in groups for size in group.final.scattered)
-    once = {one.facts.id: one for one in reversed(kernels)}
+    once = {kernel.facts.id: kernel for kernel in reversed(kernels)}
     return FinalStep(kind, tuple(reversed(once.values())), singles, Sizes(ranges, exact, scattered))
 
 
 def race(context: TuningContext, final: FinalStep) -> tuple[Cut, ...]:
-    """Time the final kernels.
+    """Time the final kernels, with halving if the file has it.
 
     Returns:
         What was left out, one cut for each rule that left something out.
@@ -94,11 +96,11 @@ def race(context: TuningContext, final: FinalStep) -> tuple[Cut, ...]:
     first = halving.coarse(final.sizes, rules.coarse, rules.coarse_gflop)
     promising = {size: _promising(context, final, rules, size) for size in first}
     _time(context, final, promising)
-    known, seen = _known(context.ledger, final, first), set(first)
-    rest = [size for size in final.sizes.all if size not in seen]
-    surviving = {size: _surviving(final, rules, size, known, first) for size in rest}
+    times, coarse_sizes = _known(context.ledger, final, first), set(first)
+    remaining = [size for size in final.sizes.all if size not in coarse_sizes]
+    surviving = {size: _surviving(final, rules, size, times, first) for size in remaining}
     _time(context, final, surviving)
-    made = (
+    cuts = (
         Cut(CutKind.PREDICTION, _left_out(final, promising), rules.below_prediction),
         Cut(
             CutKind.NEIGHBOURS,
@@ -110,29 +112,31 @@ def race(context: TuningContext, final: FinalStep) -> tuple[Cut, ...]:
         ),
         Cut(CutKind.FIRST_SAMPLE, _sampled_once(context.ledger, final), rules.drop),
     )
-    return tuple(cut for cut in made if cut.points)
+    return tuple(cut for cut in cuts if cut.points)
 
 
 def _time(context: TuningContext, final: FinalStep, entrants: Entrants) -> None:
-    """Time kernels at their sizes, and the baseline beside them where the file asks for it."""
+    """Time kernels at their sizes, with the baseline if the file has one."""
     tasks = [TimingTask(size, kernels, final.singles) for size, kernels in entrants.items()]
     baseline = bool(context.tuning.baselines)
     context.bench.run(TimingStage.FINAL, final.type, tasks, drop=context.drop, baseline=baseline)
 
 
 def _promising(context: TuningContext, final: FinalStep, rules: HalvingModel, size: Size) -> tuple[Kernel, ...]:
-    """The kernels of a coarse size, without those that are predicted to be far from the best."""
+    """Return the kernels of a coarse size, without those predicted to be much slower than the best."""
     kernels = final.at(size)
     if not rules.below_prediction:
         return kernels
-    found = {one.facts.id: one.predicted_ms(size, context.gpu) for one in kernels if not one.facts.failure}
-    known = {identity: ms for identity, ms in found.items() if ms is not None}
-    good = halving.promising(known, rules.below_prediction) | final.singles
-    return tuple(one for one in kernels if one.facts.id in good or one.facts.id not in known)
+    predictions = {
+        kernel.facts.id: kernel.predicted_ms(size, context.gpu) for kernel in kernels if not kernel.facts.failure
+    }
+    known_ms = {identity: ms for identity, ms in predictions.items() if ms is not None}
+    good = halving.promising(known_ms, rules.below_prediction) | final.singles
+    return tuple(kernel for kernel in kernels if kernel.facts.id in good or kernel.facts.id not in known_ms)
 
 
 def _known(ledger: Ledger, final: FinalStep, sizes: Sequence[Size]) -> halving.Ms:
-    """Times in ms at some sizes, by id; kernels without a time have no entry at a size."""
+    """Return times in ms at some sizes, by id; kernels without a time have no entry at a size."""
     return {
         one.facts.id: {
             size: timed.ms
@@ -144,33 +148,33 @@ def _known(ledger: Ledger, final: FinalStep, sizes: Sequence[Size]) -> halving.M
 
 
 def _surviving(
-    final: FinalStep, rules: HalvingModel, size: Size, known: halving.Ms, first: Sequence[Size]
+    final: FinalStep, rules: HalvingModel, size: Size, coarse_times: halving.Ms, first: Sequence[Size]
 ) -> tuple[Kernel, ...]:
-    """The kernels of a size that are good at a coarse size around; all of them where nothing is known of them."""
+    """Return the kernels of a size that are fast at a nearby coarse size; all of them if none is."""
     kernels = final.at(size)
-    here = {one.facts.id for one in kernels}
-    eligible = {identity: times for identity, times in known.items() if identity in here}
+    ids = {kernel.facts.id for kernel in kernels}
+    eligible = {identity: times for identity, times in coarse_times.items() if identity in ids}
     good = halving.survivors(size, eligible, first, nearest=rules.nearest, keep=rules.keep) | final.singles
-    return tuple(one for one in kernels if one.facts.id in good) or kernels
+    return tuple(kernel for kernel in kernels if kernel.facts.id in good) or kernels
 
 
 def _left_out(final: FinalStep, entrants: Entrants) -> int:
-    """Pairs of kernel and size that are not among the entrants."""
+    """Return the number of kernel-size pairs that are not among the entrants."""
     return sum(len(final.at(size)) - len(kernels) for size, kernels in entrants.items())
 
 
 def _sampled_once(ledger: Ledger, final: FinalStep) -> int:
-    """Pairs of kernel and size that were dropped after their first sample."""
+    """Return the number of kernel-size pairs dropped after their first sample."""
     return sum(
         timed.samples is not None and timed.samples.n == 1 and timed.kind is Kind.MEASURED
-        for one in final.kernels
-        for timed in ledger.times[TimingStage.FINAL].get(one.facts.id, {}).values()
+        for kernel in final.kernels
+        for timed in ledger.times[TimingStage.FINAL].get(kernel.facts.id, {}).values()
     )
 
 
 def step(final: FinalStep, ledger: Ledger, cuts: Sequence[Cut], group: str) -> ProtocolStep:
-    """Step 7 of one group as a table: at how many sizes each of its kernels is the fastest."""
-    wins = dict.fromkeys((one.facts.id for one in final.kernels), 0)
+    """Return step 7 of one group as a table: the number of sizes at which each kernel is the fastest."""
+    wins = dict.fromkeys((kernel.facts.id for kernel in final.kernels), 0)
     timed = dict(wins)
     for size in final.sizes.all:
         times = times_at(final, ledger, size)
@@ -191,6 +195,6 @@ def step(final: FinalStep, ledger: Ledger, cuts: Sequence[Cut], group: str) -> P
 
 
 def times_at(final: FinalStep, ledger: Ledger, size: Size, stage: TimingStage = TimingStage.FINAL) -> dict[str, float]:
-    """Times in ms at one size by the kernels' ids; kernels without a time are left out."""
-    found = {one.facts.id: ledger.of(stage, one.facts.id, size) for one in final.kernels}
-    return {identity: timed.ms for identity, timed in found.items() if timed is not None and timed.ms is not None}
+    """Return times in ms at one size by the kernels' ids; kernels without a time are left out."""
+    times = {kernel.facts.id: ledger.of(stage, kernel.facts.id, size) for kernel in final.kernels}
+    return {identity: timed.ms for identity, timed in times.items() if timed is not None and timed.ms is not None}

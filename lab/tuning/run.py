@@ -41,7 +41,7 @@ from lab.tuning.work import Work
 
 @dataclass(frozen=True, slots=True)
 class TuningOptions:
-    """What the command line adds to a tuning file.
+    """Command-line options of a tuning run.
 
     Attributes:
         output: Folder of the run; ``reports/<tuning>`` by default.
@@ -65,33 +65,33 @@ class TuningOptions:
 
 
 class TuningObserver(Protocol):
-    """What shows a tuning run's progress."""
+    """An interface that shows a tuning run's progress."""
 
     def began(self, tuning: Tuning, gpu: str, *, measured: bool = True) -> None:
-        """The file was read; `gpu` is the GPU's name, or why none is used and times are predicted, not `measured`."""
+        """Start a run: `gpu` is the GPU's name, or the reason for predicted times if they are not `measured`."""
 
     def resumed(self, points: int) -> None:
-        """An unfinished run goes on; `points` times of kernels at sizes are kept."""
+        """Resume an unfinished run with `points` times kept."""
 
     def built(self, facts: KernelFacts) -> None:
-        """One kernel was built, or could not be."""
+        """Report a kernel that was built, or failed to build."""
 
     def asked(self, what: str, sizes: int) -> None:
-        """Kernels are about to be timed at some sizes, for `what`; whatever was asked before is done."""
+        """Report that kernels will be timed at some sizes, for `what`; earlier requests are done."""
 
     def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
-        """Kernels were timed at a size; `points` of the times are new, and `leader` is the fastest kernel there."""
+        """Report a timed size: `points` of the times are new, and `leader` is the fastest kernel there."""
 
     def stepped(self, step: ProtocolStep) -> None:
-        """A step of the protocol is done."""
+        """Report a completed step of the protocol."""
 
     def drawing(self) -> None:
-        """Every step is done, or Ctrl-C was pressed; the report is about to be drawn."""
+        """Report that all steps are done or Ctrl-C was pressed; rendering of the report starts."""
 
 
 @dataclass(frozen=True)
 class TuningOutcome:
-    """What a tuning run left.
+    """The result of a tuning run.
 
     Attributes:
         folder: Its folder.
@@ -116,7 +116,7 @@ class TuningOutcome:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What a run works with, decided before it begins.
+    """The configuration of a run, fixed before it starts.
 
     Attributes:
         tuning: The tuning file.
@@ -140,7 +140,7 @@ class _Setting:
 
     @property
     def described(self) -> GpuDescription | None:
-        """What the GPUs are; None where there is none."""
+        """Description of the GPUs; None without a GPU."""
         return self.cards[0].description if self.cards else None
 
     @property
@@ -150,14 +150,14 @@ class _Setting:
 
     @property
     def jobs(self) -> int:
-        """Build processes."""
+        """Number of build processes."""
         return self.options.jobs or workers.cores()
 
 
 def tune(
     file: Path, options: TuningOptions, observer: TuningObserver, services: Services | None = None
 ) -> TuningOutcome:
-    """Run a tuning file. Ctrl-C ends the run early; its report shows what was timed until then.
+    """Run a tuning file. Ctrl-C ends the run early; its report has the times taken so far.
 
     Args:
         file: The tuning file.
@@ -207,7 +207,7 @@ def _setting(tuning: Tuning, options: TuningOptions, services: Services) -> _Set
 
 
 def _conditions(setting: _Setting) -> dict[str, JsonValue]:
-    """What decides a time besides kernel and size, by name: times taken under equal conditions are as good as new."""
+    """Return everything that affects a time besides kernel and size; times under equal conditions can be reused."""
     tuning, described, tool = setting.tuning, setting.described, setting.tool
     return {
         "toolchain": f"{tool.name} {tool.version}",
@@ -223,7 +223,7 @@ def _conditions(setting: _Setting) -> dict[str, JsonValue]:
 
 
 def _take_up(store: TuningStore, conditions: dict[str, JsonValue], *, resume: bool | None) -> int:
-    """Keep what an earlier run left here if this one may continue it, else begin anew beside the last finished run.
+    """Continue an earlier run if allowed, else start anew and keep the last finished run beside it.
 
     Returns:
         How many times are kept.
@@ -231,15 +231,15 @@ def _take_up(store: TuningStore, conditions: dict[str, JsonValue], *, resume: bo
     Raises:
         StoreError: `resume` asks to continue it, and it was made under other conditions.
     """
-    others = differing(store.state(), conditions, resume=resume, folder=store.folder, made="times were taken")
-    if others is None or others:
+    differences = differing(store.state(), conditions, resume=resume, folder=store.folder, content="times were taken")
+    if differences is None or differences:
         keep_tuning(store)
         store.clear()
     return sum(len(own) for stage in TimingStage for own in store.times(stage).values())
 
 
 def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
-    """The run's own facts as they are known when it begins."""
+    """Return the run's facts at its start."""
     tuning, described = setting.tuning, setting.described
     earlier = store.known_facts()
     damage = (store.damage,) if store.damage else ()
@@ -273,7 +273,7 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
 
 
 def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: TuningObserver) -> TuningOutcome:
-    """Do the steps, and draw the report of what they left."""
+    """Run the steps and render the report."""
     tuning, services, ledger, interrupted = setting.tuning, setting.services, Ledger(store), False
     news = SizeNews(ledger, observer)
     with ExitStack() as stack:
@@ -295,14 +295,14 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
         except KeyboardInterrupt:
             interrupted = True
         observer.drawing()
-        found = bench.standing() if isinstance(bench, MeasuredBench) else ()
-        notes = (*facts.notes, *_on_cards(found), *(cards.notes if cards is not None else ()))
-        facts = replace(facts, interrupted=interrupted, notes=tuple(dict.fromkeys(notes)), cards=found)
-        done = work.remember(facts)
+        card_records = bench.standing() if isinstance(bench, MeasuredBench) else ()
+        notes = (*facts.notes, *_on_cards(card_records), *(cards.notes if cards is not None else ()))
+        facts = replace(facts, interrupted=interrupted, notes=tuple(dict.fromkeys(notes)), cards=card_records)
+        completed_facts = work.remember(facts)
         return TuningOutcome(
             folder=store.folder,
             pages=report.render(store),
-            libraries=tuple(store.folder / name for name in done.libraries),
+            libraries=tuple(store.folder / name for name in completed_facts.libraries),
             kernels=len(shop.known),
             failed=work.failures(),
             interrupted=interrupted,
@@ -311,10 +311,10 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
         )
 
 
-def _on_cards(found: Sequence[CardRecord]) -> tuple[str, ...]:
+def _on_cards(cards: Sequence[CardRecord]) -> tuple[str, ...]:
     return tuple(
         f"{card.label} differs from the other cards: {card.differs}. At each size all kernels and cuBLAS were timed on "
         f"one card, so that they compare; times at different sizes do not, where one of them is of {card.label}."
-        for card in found
+        for card in cards
         if card.differs
     )

@@ -1,4 +1,4 @@
-"""Tells an observer what a bench is asked for, and which kernel is the fastest at each size that is done."""
+"""Progress of a bench: its requests, and the fastest kernel at each finished size."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class SizeLeader:
 
     @property
     def beside(self) -> str:
-        """The comparison with cuBLAS in words; empty where there is none."""
+        """The comparison with cuBLAS in words; empty without a cuBLAS time."""
         return "" if self.over_baseline is None else f", {self.over_baseline:.2f} x {CUBLAS}"
 
 
 class HeardSizes(Protocol):
-    """What is told of sizes."""
+    """An interface that receives progress by size."""
 
     def asked(self, what: str, sizes: int) -> None:
-        """Kernels are about to be timed at some sizes."""
+        """Report that kernels will be timed at some sizes."""
 
     def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
-        """Kernels were timed at a size."""
+        """Report a timed size."""
 
 
 @dataclass
 class SizeNews:
-    """Passes on what a bench does.
+    """A forwarder of a bench's progress to an observer.
 
     Attributes:
         ledger: Known times.
@@ -68,13 +68,13 @@ class SizeNews:
     _now: tuple[TimingStage, ProblemType] | None = field(default=None, init=False)
 
     def begin(self, stage: TimingStage, of: ProblemType, tasks: Sequence[TimingTask]) -> None:
-        """A bench is asked for times."""
+        """Record the request and report it."""
         self._now = stage, of
-        self._names = {one.facts.id: one.facts.name for task in tasks for one in task.kernels}
+        self._names = {kernel.facts.id: kernel.facts.name for task in tasks for kernel in task.kernels}
         self.observer.asked(f"{of.label}, {_STAGE_WORDS[stage]}", len(tasks))
 
     def timed(self, size: Size, points: int) -> None:
-        """A bench is done with a size; see `MeasuredBench.done`."""
+        """Report a timed size with its fastest kernel; see `MeasuredBench.done`."""
         self.observer.timed(size, points, self._leader(size))
 
     def _leader(self, size: Size) -> SizeLeader | None:
@@ -82,27 +82,27 @@ class SizeNews:
             return None
         stage, of = self._now
         times = self.ledger.times[stage]
-        known = {
+        timed_kernels = {
             identity: timed
             for identity in self._names
             if (timed := times.get(identity, {}).get(size)) is not None and timed.ms
         }
-        if not known:
+        if not timed_kernels:
             return None
-        best = min(known, key=lambda identity: known[identity].ms or 0.0)
-        ms = known[best].ms or 0.0
+        best = min(timed_kernels, key=lambda identity: timed_kernels[identity].ms or 0.0)
+        ms = timed_kernels[best].ms or 0.0
         beside = times.get(baseline_id(of.label), {}).get(size)
         return SizeLeader(
             kernel=self._names[best],
             tflops=operations(of.dtype) * prod(size) / ms / 1e9,
-            kind=known[best].kind,
+            kind=timed_kernels[best].kind,
             over_baseline=beside.ms / ms if beside is not None and beside.ms else None,
         )
 
 
 @dataclass
 class WatchedBench:
-    """A bench that says what it is asked for; see `Bench`.
+    """A bench that reports its requests; see `Bench`.
 
     Attributes:
         bench: What times kernels.
@@ -114,18 +114,18 @@ class WatchedBench:
 
     @property
     def kind(self) -> Kind:
-        """What its times are."""
+        """The kind of its times."""
         return self.bench.kind
 
     @property
     def library(self) -> str:
-        """Name and version of the baseline's library; empty until it was timed."""
+        """Name and version of the baseline's library; empty before its first time."""
         return self.bench.library
 
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
-        """See `Bench.run`."""
-        wanted = list(tasks)
-        self.news.begin(stage, of, wanted)
-        self.bench.run(stage, of, wanted, drop=drop, baseline=baseline)
+        """Report the request and run it; see `Bench.run`."""
+        all_tasks = list(tasks)
+        self.news.begin(stage, of, all_tasks)
+        self.bench.run(stage, of, all_tasks, drop=drop, baseline=baseline)

@@ -1,4 +1,4 @@
-"""The protocol at work: all steps of every problem type, and what is remembered of them."""
+"""Execution of the protocol: all steps of every problem type, and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.tuning.kernels import Kernel, Workshop
 
 @dataclass
 class Work:
-    """The steps on their way. What is done so far can be stored at any time, after Ctrl-C too.
+    """The steps in progress. Completed steps can be stored at any time, also after Ctrl-C.
 
     Attributes:
         context: What all steps share.
@@ -39,14 +39,14 @@ class Work:
     _singles: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def everything(self) -> None:
-        """Every problem type: steps 1 to 6 of each of its groups, step 7 of all of them together, the library."""
+        """Run every problem type: steps 1 to 6 of each group, step 7 of all groups together, the library."""
         for kind in self.context.tuning.types:
             kernels: list[Kernel] = []
             singles: set[str] = set()
             groups = [group for group in self.context.tuning.groups if group.type == kind]
             for group in groups:
-                made, single = self._group(group)
-                kernels += made
+                group_kernels, single = self._group(group)
+                kernels += group_kernels
                 singles |= single
             self._final(groups, race.final_of(self.context.tuning, kind, kernels, frozenset(singles)))
 
@@ -60,28 +60,28 @@ class Work:
             The facts with what came of the steps.
         """
         store = self.context.ledger.store
-        store.write_kernels(one.facts for one in self.shop.known.values())
+        store.write_kernels(kernel.facts for kernel in self.shop.known.values())
         store.write_steps(self._steps, self._cuts)
         complete = replace(facts, libraries=self._libraries, singles=self._singles, baseline=self.context.bench.library)
         store.write_facts(complete)
         return complete
 
     def failures(self) -> tuple[str, ...]:
-        """One sentence for each kernel that could not be built, or whose result was wrong at some size."""
-        found: dict[str, str] = {}
-        for one in self.shop.known.values():
-            if one.facts.failure:
-                found[one.facts.name] = one.facts.failure
-        names = {one.facts.id: one.facts.name for one in self.shop.known.values()}
+        """Return a sentence for each kernel that failed to build, or had a wrong result at some size."""
+        reasons: dict[str, str] = {}
+        for kernel in self.shop.known.values():
+            if kernel.facts.failure:
+                reasons[kernel.facts.name] = kernel.facts.failure
+        names = {kernel.facts.id: kernel.facts.name for kernel in self.shop.known.values()}
         for times in self.context.ledger.times.values():
             for identity, sizes in times.items():
                 for size, timed in sizes.items():
                     if timed.failure and timed.kind is Kind.MEASURED and identity in names:
-                        found.setdefault(names[identity], f"at {size}: {timed.failure}")
-        return tuple(f"{name}: {why}" for name, why in found.items())
+                        reasons.setdefault(names[identity], f"at {size}: {timed.failure}")
+        return tuple(f"{name}: {reason}" for name, reason in reasons.items())
 
     def _group(self, group: Group) -> tuple[list[Kernel], set[str]]:
-        """Steps 1 to 6; the kernels that are left, and the id of the single-tuned one if the file names one."""
+        """Run steps 1 to 6; return the remaining kernels and the id of the single-tuned one, if there is one."""
 
         def times(candidates: Sequence[Candidate], sizes: Sequence[Size]) -> Times:
             return self._times(group, candidates, sizes)
@@ -100,13 +100,13 @@ class Work:
                 found=f"not satisfied: {single}",
                 accepted="parameters that satisfy every constraint of the group and every requirement of the template",
             )
-        made = self.shop.make([*chosen, single])
-        return list(made.values()), {made[single.name].facts.id}
+        kernels = self.shop.make([*chosen, single])
+        return list(kernels.values()), {kernels[single.name].facts.id}
 
     def _times(self, group: Group, candidates: Sequence[Candidate], sizes: Sequence[Size]) -> Times:
-        """The times that steps 2 to 6 ask for."""
-        made, context = self.shop.make(candidates), self.context
-        tasks = [TimingTask(size, tuple(made.values())) for size in sizes]
+        """Return the times requested by steps 2 to 6."""
+        kernels, context = self.shop.make(candidates), self.context
+        tasks = [TimingTask(size, tuple(kernels.values())) for size in sizes]
         context.bench.run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=False)
         return {
             name: {
@@ -114,25 +114,25 @@ class Work:
                 for size in sizes
                 if (timed := context.ledger.of(TimingStage.STEPS, one.facts.id, size)) is not None
             }
-            for name, one in made.items()
+            for name, one in kernels.items()
         }
 
     def _final(self, groups: Sequence[Group], final: race.FinalStep) -> None:
-        """Step 7 and the library."""
+        """Run step 7 and write the library."""
         context, kind = self.context, final.type
         self._cuts[kind.label] = race.race(context, final)
         for group in groups:
             self._note(group, (race.step(final, context.ledger, self._cuts[kind.label], group.name),))
-        made = grow.library(context, final, self.folder, self._source(kind))
-        if made is not None:
-            self._libraries[made.folder.name] = made.facts
+        written = grow.library(context, final, self.folder, self._source(kind))
+        if written is not None:
+            self._libraries[written.folder.name] = written.facts
         self._singles[kind.label] = tuple(sorted(final.singles))
 
     def _source(self, kind: ProblemType) -> str:
-        """Where a library's times come from."""
+        """Return the source of a library's times."""
         context = self.context
-        how = "measured on" if context.bench.kind is Kind.MEASURED else "predicted for"
-        return f"{kind.label}, {context.tuning.name}: times {how} {context.gpu.name}, lab {VERSION}"
+        origin = "measured on" if context.bench.kind is Kind.MEASURED else "predicted for"
+        return f"{kind.label}, {context.tuning.name}: times {origin} {context.gpu.name}, lab {VERSION}"
 
     def _note(self, group: Group, steps: Sequence[ProtocolStep]) -> None:
         self._steps.setdefault(group.type.label, []).extend(steps)

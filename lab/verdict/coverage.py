@@ -1,8 +1,8 @@
-"""Coverage of an output by all blocks of a grid, from the stores of sampled ones.
+"""Coverage of an output by all blocks of a grid, extrapolated from the stores of sampled blocks.
 
-The elements that a block writes are taken for a pattern behind an offset. Where the offsets of the sampled blocks are
-an affine function of the block index, the elements of every other block follow, but for the edges: there a block writes
-a part of the pattern. Elsewhere the numbers of elements are compared.
+The elements a block writes are modelled as a pattern plus an offset. If the offsets of the sampled blocks are an affine
+function of the block index, the elements of every other block follow, except at the edges, where a block writes a part
+of the pattern. Otherwise the numbers of elements are compared.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ Index3 = tuple[int, int, int]
 Elements = NDArray[np.int64]
 
 _PAINTED: Final = 1 << 24
-"""Elements of an output whose coverage is painted where it does not follow from strides."""
+"""Maximum elements of an output whose coverage is marked element by element."""
 
 _STORES: Final = 1 << 26
-"""Stores of all blocks that are painted at most."""
+"""Maximum stores of all blocks that are marked element by element."""
 
 _OWNERS: Final = 1 << 22
-"""Blocks among which the owner of an element is looked for."""
+"""Maximum number of blocks searched for the owner of an element."""
 
 _WRAP: Final = 1 << 28
-"""A store is off by a multiple of so many elements where its index, or its offset in bytes, wraps around at 32 bits."""
+"""An index or byte offset that wraps around at 32 bits shifts a store by a multiple of this many elements."""
 
 _ASKED: Final = 64
-"""Elements that a sampled block leaves out and whose owners are looked for."""
+"""Maximum elements left out by a sampled block whose owners are searched."""
 
 
 class Coverage(Enum):
-    """The coverage that the sampled stores show."""
+    """The coverage shown by the sampled stores."""
 
     COMPLETE = "every element is written"
     INCOMPLETE = "some element is written by no block"
@@ -51,9 +51,9 @@ class Covered:
     """The coverage of one output.
 
     Attributes:
-        coverage: What is known.
-        element: An element that no block writes, in memory order; -1 where none is known.
-        missing: At least so many elements are written by no block.
+        coverage: The result.
+        element: An element that no block writes, in memory order; -1 if none is known.
+        missing: Lower bound of the number of elements that no block writes.
     """
 
     coverage: Coverage
@@ -68,7 +68,7 @@ _COMPLETE: Final = Covered(Coverage.COMPLETE)
 def coverage(
     size: int, grid: Index3, cluster: Index3, executed: Sequence[int], *, blocks: Elements, elements: Elements
 ) -> Covered:
-    """Return whether all blocks together write an output.
+    """Determine whether all blocks together write an output.
 
     Args:
         size: Elements of the output.
@@ -80,21 +80,21 @@ def coverage(
     """
     total = math.prod(grid)
     if len(executed) == total:
-        written = np.zeros(size, np.bool_)
-        written[elements] = True
-        return _of_unwritten(np.flatnonzero(~written), size)
+        is_written = np.zeros(size, np.bool_)
+        is_written[elements] = True
+        return _of_unwritten(np.flatnonzero(~is_written), size)
     written_by = {number: elements[blocks == number] for number in executed}
     model = _model(written_by, grid, cluster)
     if model is None:
         wrapped = _model(_lowest(written_by), grid, cluster)
         stray = -1 if wrapped is None else _wrapped_around(wrapped, written_by, size)
         return Covered(Coverage.INCOMPLETE, stray, 1) if stray >= 0 else _by_counts(size, total, written_by)
-    for number, mine in written_by.items():
+    for number, block_elements in written_by.items():
         expected = model.pattern + model.offset(number)
         expected = expected[(expected >= 0) & (expected < size)]
-        if not _among(mine, expected).all():
+        if not _among(block_elements, expected).all():
             return _by_counts(size, total, written_by)
-        left_out = expected[~_among(expected, mine)]
+        left_out = expected[~_among(expected, block_elements)]
         if len(left_out):
             orphan = _without_owner(model, left_out, written_by)
             if orphan is None:
@@ -104,12 +104,12 @@ def coverage(
     return _union(model, size)
 
 
-def _among(elements: Elements, others: Elements) -> NDArray[np.bool_]:
-    """Return which of some elements are among others, both ascending."""
-    if not len(others):
+def _among(elements: Elements, sorted_elements: Elements) -> NDArray[np.bool_]:
+    """Mark the elements that are also among `sorted_elements`; both ascending."""
+    if not len(sorted_elements):
         return np.zeros(len(elements), np.bool_)
-    at = np.minimum(np.searchsorted(others, elements), len(others) - 1)
-    return np.asarray(others[at] == elements)
+    at = np.minimum(np.searchsorted(sorted_elements, elements), len(sorted_elements) - 1)
+    return np.asarray(sorted_elements[at] == elements)
 
 
 def _of_unwritten(missing: Elements, size: int) -> Covered:
@@ -119,22 +119,22 @@ def _of_unwritten(missing: Elements, size: int) -> Covered:
 
 
 def _by_counts(size: int, total: int, written_by: dict[int, Elements]) -> Covered:
-    """Compare numbers of elements: too few prove that some are missing; equal ones that add up count as complete.
+    """Compare element counts: too few prove missing elements; equal counts that add up count as complete.
 
-    No block is taken to write more elements than the sampled ones. What two of these write counts once.
+    Blocks are assumed to write at most as many elements as the sampled ones. Elements written by two count once.
     """
     counts = [len(mine) for mine in written_by.values()]
-    most = max(counts, default=0)
+    largest = max(counts, default=0)
     twice = sum(counts) - len(distinct(np.concatenate(list(written_by.values())))) if counts else 0
-    at_most = most * total - twice
+    at_most = largest * total - twice
     if at_most < size:
-        return Covered(Coverage.INCOMPLETE, -1, size - at_most) if most else _UNKNOWN
-    return _COMPLETE if min(counts) == most and most * total == size else _UNKNOWN
+        return Covered(Coverage.INCOMPLETE, -1, size - at_most) if largest else _UNKNOWN
+    return _COMPLETE if min(counts) == largest and largest * total == size else _UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Model:
-    """Elements of a block as a function of its index: a pattern behind an affine offset."""
+    """The elements of a block as a function of its index: a pattern plus an affine offset."""
 
     grid: Index3
     cluster: Index3
@@ -149,17 +149,17 @@ class _Model:
 
     @property
     def start(self) -> int:
-        """The least offset of any block."""
+        """The smallest offset of any block."""
         steps = (stride * (count - 1) for stride, count in zip(self.strides, self.grid, strict=True))
         return self.origin + sum(min(0, step) for step in steps)
 
 
 def _model(written_by: dict[int, Elements], grid: Index3, cluster: Index3) -> _Model | None:
-    """Fit the offsets of the blocks that write the largest pattern; None where they are not affine, or too few."""
+    """Fit the offsets of the blocks with the largest pattern; None if they are not affine, or too few."""
     patterns: dict[bytes, list[int]] = {}
-    for number, mine in written_by.items():
-        if len(mine):
-            patterns.setdefault((mine - mine[0]).tobytes(), []).append(number)
+    for number, block_elements in written_by.items():
+        if len(block_elements):
+            patterns.setdefault((block_elements - block_elements[0]).tobytes(), []).append(number)
     if not patterns:
         return None
     # clipped blocks write less; the pattern of most blocks decides among the largest
@@ -181,23 +181,23 @@ def _model(written_by: dict[int, Elements], grid: Index3, cluster: Index3) -> _M
 
 
 def _lowest(written_by: dict[int, Elements]) -> dict[int, Elements]:
-    """Return the blocks before the first one that writes further ahead than the block behind it."""
-    kept: dict[int, Elements] = {}
+    """Return the leading blocks, by number, whose first elements ascend."""
+    leading: dict[int, Elements] = {}
     last = -1
-    for number, mine in sorted(written_by.items()):
-        if len(mine):
-            if int(mine[0]) < last:
+    for number, block_elements in sorted(written_by.items()):
+        if len(block_elements):
+            if int(block_elements[0]) < last:
                 break
-            last = int(mine[0])
-        kept[number] = mine
-    return kept
+            last = int(block_elements[0])
+        leading[number] = block_elements
+    return leading
 
 
 def _wrapped_around(model: _Model, written_by: dict[int, Elements], size: int) -> int:
-    """Return an element whose block writes a multiple of `_WRAP` before it; -1 where none does."""
-    for number, mine in written_by.items():
-        if len(mine):
-            ahead = model.offset(number) - int(mine[0])
+    """Return an element whose block writes a multiple of `_WRAP` before it; -1 if there is none."""
+    for number, block_elements in written_by.items():
+        if len(block_elements):
+            ahead = model.offset(number) - int(block_elements[0])
             if ahead and ahead % _WRAP == 0 and 0 <= model.offset(number) < size:
                 return model.offset(number)
     return -1
@@ -212,8 +212,8 @@ def _without_owner(model: _Model, left_out: Elements, written_by: dict[int, Elem
     reach = int(model.pattern[-1])
     if math.prod(model.grid) > _OWNERS and model.strides[0] <= 0:
         return None
-    asked: list[int] = left_out[np.unique(np.linspace(0, len(left_out) - 1, _ASKED).astype(np.int64))].tolist()
-    for element in asked:
+    candidates: list[int] = left_out[np.unique(np.linspace(0, len(left_out) - 1, _ASKED).astype(np.int64))].tolist()
+    for element in candidates:
         owners = _blocks_near(model, element, reach)
         if owners is None:
             return None
@@ -225,14 +225,15 @@ def _without_owner(model: _Model, left_out: Elements, written_by: dict[int, Elem
             _edges(model.grid, index) for index in zip(x[hit].tolist(), y[hit].tolist(), z[hit].tolist(), strict=True)
         ]
         if not any(
-            _writes(model, edges, int(where), written_by) for edges, where in zip(numbers, place[hit], strict=True)
+            _writes(model, edges, int(position), written_by)
+            for edges, position in zip(numbers, place[hit], strict=True)
         ):
             return element
     return -1
 
 
 def _blocks_near(model: _Model, element: int, reach: int) -> tuple[Elements, Elements, Elements, Elements] | None:
-    """Return index and offset of the blocks whose pattern may reach an element; None where they are too many."""
+    """Return indices and offsets of the blocks whose pattern may reach an element; None if too many."""
     gx, gy, gz = model.grid
     sx, sy, sz = model.strides
     if gy * gz > _OWNERS:
@@ -253,7 +254,7 @@ def _blocks_near(model: _Model, element: int, reach: int) -> tuple[Elements, Ele
 
 
 def _edges(grid: Index3, index: Sequence[int]) -> tuple[int, ...]:
-    """Say of each axis whether a block is the first, the last or an inner one; a single one is an inner one."""
+    """Classify a block as first, last or inner along each axis; a single block is inner."""
     return tuple(
         0 if count == 1 else -1 if i == 0 else 1 if i == count - 1 else 0 for i, count in zip(index, grid, strict=True)
     )
@@ -294,7 +295,7 @@ def _union(model: _Model, size: int) -> Covered:
 
 
 def _runs(pattern: Elements) -> list[tuple[int, int]] | None:
-    """Return stride and count of each level of a pattern that is a box, innermost first; None for another one."""
+    """Return stride and count of each level of a box-shaped pattern, innermost first; None for others."""
     levels: list[tuple[int, int]] = []
     while len(pattern) > 1:
         stride = int(pattern[1])
@@ -311,14 +312,14 @@ def _runs(pattern: Elements) -> list[tuple[int, int]] | None:
 
 
 def _painted(model: _Model, size: int) -> Covered:
-    """Mark the elements of all blocks one by one, where that is cheap."""
+    """Mark the elements of all blocks one by one, if that is cheap."""
     total = math.prod(model.grid)
     if size > _PAINTED or total * len(model.pattern) > _STORES:
         return _UNKNOWN
-    written = np.zeros(size, np.bool_)
+    is_written = np.zeros(size, np.bool_)
     x, y, z = (axis.reshape(-1) for axis in np.meshgrid(*map(np.arange, model.grid), indexing="ij"))
     offsets = model.origin + model.strides[0] * x + model.strides[1] * y + model.strides[2] * z
-    for some in np.array_split(offsets, max(1, len(offsets) * len(model.pattern) // (1 << 20))):
-        reached = (some[:, None] + model.pattern).reshape(-1)
-        written[reached[(reached >= 0) & (reached < size)]] = True
-    return _of_unwritten(np.flatnonzero(~written), size)
+    for offset_chunk in np.array_split(offsets, max(1, len(offsets) * len(model.pattern) // (1 << 20))):
+        reached = (offset_chunk[:, None] + model.pattern).reshape(-1)
+        is_written[reached[(reached >= 0) & (reached < size)]] = True
+    return _of_unwritten(np.flatnonzero(~is_written), size)

@@ -1,4 +1,4 @@
-"""The blocks of a large grid that are executed in place of all of them."""
+"""Sampling of the blocks of a large grid for emulation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 Index3 = tuple[int, int, int]
 
 _RANDOM: Final = 16
-"""Blocks, or clusters, that are drawn at random besides those at the edges and in the middle."""
+"""Random blocks, or clusters, besides those at the edges and in the middle."""
 
 
 def sampled_blocks(grid: Index3, cluster: Index3, seed: int) -> tuple[int, ...]:
-    """Return the numbers of the blocks to execute, the most telling first.
+    """Return the numbers of the blocks to execute, the most informative first.
 
     They are the last, the first and the middle block along each axis, in every combination, their second neighbours
     from the origin, and 16 at random. A small grid is executed whole.
@@ -28,14 +28,14 @@ def sampled_blocks(grid: Index3, cluster: Index3, seed: int) -> tuple[int, ...]:
     Returns:
         Numbers as of `lab.emulator.batch.Batch`: cluster by cluster, x first.
     """
-    x, y, z = (size // each for size, each in zip(grid, cluster, strict=True))
+    x, y, z = (size // per_cluster for size, per_cluster in zip(grid, cluster, strict=True))
     total, size = x * y * z, math.prod(cluster)
     ends = [tuple(dict.fromkeys((count - 1, 0, count // 2))) for count in (x, y, z)]
     corners = [place[::-1] for place in product(*ends[::-1])]
     corners += [(min(1, x - 1), 0, 0), (0, min(1, y - 1), 0), (0, 0, min(1, z - 1))]
     chosen = [i + x * (j + y * k) for i, j, k in corners]
-    # The last, the first and the middle one of all come first, then those apart from the first one along one axis: they
-    # tell strides where the grid's far edges are cut off.
+    # The last, the first and the middle block come first, then those away from the first one along one axis: they
+    # reveal strides where the grid's far edges are clipped.
     apart = [x // 2, x * (y // 2), x * y * (z // 2)]
     chosen = list(dict.fromkeys([total - 1, 0, sum(apart), *apart, *chosen]))
     if total <= len(chosen) + _RANDOM:

@@ -52,7 +52,7 @@ def test_a_template_with_macros_takes_arguments_by_name(tmp_path):
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, schedule=5).clean
     assert (y == once).all()
     ordered = lab.emulate(SOURCE, [y, X, "i32=50"], **how, schedule=5, engine="compiled")
-    assert (ordered.engine, ordered.not_compiled) == ("interpreted", "another order of warps and blocks was asked for")
+    assert (ordered.engine, ordered.not_compiled) == ("interpreted", "a schedule seed is set")
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, engine="compiled").engine == "compiled"
 
 
@@ -63,7 +63,7 @@ def test_a_template_with_macros_takes_arguments_by_name(tmp_path):
         ({"y": X, "x": X, "m": 3}, "mine::scale<32>", "no such parameter"),
         ([X], None, "several kernels"),
         ([X], "scal", "did you mean 'scale'"),
-        (None, "other", "there are no arguments"),
+        (None, "other", "the arguments are missing"),
     ],
 )
 def test_what_does_not_fit_is_an_error(arguments, kernel, message):

@@ -34,16 +34,16 @@ def experiment(**changed):
 
 def test_a_mapping_runs_and_can_be_repeated_from_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = lab.run(experiment(), jobs=1, gpu=False)
-    assert done.folder == Path("reports/scale")
-    found = {one.parameters["FACTOR"]: one.record for one in done.variants}
+    outcome = lab.run(experiment(), jobs=1, gpu=False)
+    assert outcome.folder == Path("reports/scale")
+    found = {one.parameters["FACTOR"]: one.record for one in outcome.variants}
     assert found[2].status is Status.VERIFIED
     assert found[3].status is Status.WRONG
     assert "expected" in found[3].reason
-    assert "scale" in done.variant(found[2].variant[:6]).sass
-    assert "FACTOR=2" in repr(done)
-    again = lab.run(done.folder / "input" / "scale.yaml", output="again", jobs=1, gpu=False)
-    assert again.frame["status"].tolist() == done.frame["status"].tolist()
+    assert "scale" in outcome.variant(found[2].variant[:6]).sass
+    assert "FACTOR=2" in repr(outcome)
+    again = lab.run(outcome.folder / "input" / "scale.yaml", output="again", jobs=1, gpu=False)
+    assert again.frame["status"].tolist() == outcome.frame["status"].tolist()
     assert lab.load("again").records == again.records
 
 

@@ -85,5 +85,5 @@ def test_values_are_described_in_a_few_words():
         "true",
         "the list (1,)",
         "a word",
-        "a value that expressions do not know",
+        "a value that expressions do not support",
     ]

@@ -102,5 +102,5 @@ def test_no_function_fails_in_another_way(name, arguments):
 
 def test_a_list_has_no_text():
     assert [text_of(one) for one in (1, 1.5, True, None, "a")] == ["1", "1.5", "True", "None", "a"]
-    with pytest.raises(ValueError, match="a list has no text"):
+    with pytest.raises(ValueError, match="a list cannot be converted to text"):
         text_of((1, 2))

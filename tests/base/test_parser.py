@@ -28,37 +28,37 @@ from lab.base.syntax import (
 )
 
 
-def shape(part: Part | None) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of part
-    match part:
+def shape(node: Part | None) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of part
+    match node:
         case None:
             return ""
         case Constant():
-            return repr(part.value)
+            return repr(node.value)
         case NameOf():
-            return part.name
+            return node.name
         case FactOf():
-            return f"{shape(part.value)}.{part.name}"
+            return f"{shape(node.value)}.{node.name}"
         case Span():
-            return f"{shape(part.start)}:{shape(part.stop)}:{shape(part.step)}"
+            return f"{shape(node.start)}:{shape(node.stop)}:{shape(node.step)}"
         case ItemOf():
-            return f"{shape(part.value)}[{shape(part.index)}]"
+            return f"{shape(node.value)}[{shape(node.index)}]"
         case ListOf():
-            return f"<{' '.join(map(shape, part.parts))}>"
+            return f"<{' '.join(map(shape, node.parts))}>"
         case Pairs():
-            return "{" + " ".join(f"{shape(key)}={shape(value)}" for key, value in part.parts) + "}"
+            return "{" + " ".join(f"{shape(key)}={shape(value)}" for key, value in node.parts) + "}"
         case Unary():
-            return f"({part.symbol} {shape(part.operand)})"
+            return f"({node.symbol} {shape(node.operand)})"
         case Binary():
-            return f"({shape(part.left)} {part.symbol} {shape(part.right)})"
+            return f"({shape(node.left)} {node.symbol} {shape(node.right)})"
         case Chain():
-            return f"({shape(part.first)}{''.join(f' {symbol} {shape(one)}' for symbol, one in part.others)})"
+            return f"({shape(node.first)}{''.join(f' {symbol} {shape(one)}' for symbol, one in node.others)})"
         case Junction():
-            return "(" + f" {part.symbol} ".join(map(shape, part.parts)) + ")"
+            return "(" + f" {node.symbol} ".join(map(shape, node.parts)) + ")"
         case Conditional():
-            return f"({shape(part.test)} ? {shape(part.then)} : {shape(part.otherwise)})"
+            return f"({shape(node.test)} ? {shape(node.then)} : {shape(node.otherwise)})"
         case Application():
-            keywords = [f"{name}={shape(value)}" for name, value in part.keywords]
-            return f"{shape(part.function)}({' '.join([*map(shape, part.arguments), *keywords])})"
+            keywords = [f"{name}={shape(value)}" for name, value in node.keywords]
+            return f"{shape(node.function)}({' '.join([*map(shape, node.arguments), *keywords])})"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What keeps a worker process from taking the machine: memory, time, and life after its parent."""
+"""Limits on worker processes: memory, CPU time, and exit when the parent dies."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_command_is_stopped_with_the_worker_that_runs_it(pool, tmp_path):
 
 
 def has_ended(process):
-    """Wait for the end of a process that is no child of this one; false if it is still there after 10 s."""
+    """Wait up to 10 s for a process that is not our child to exit; return False if it is still running."""
     try:
         watched = os.pidfd_open(process)
     except ProcessLookupError:
@@ -128,7 +128,7 @@ def test_a_limit_of_the_machines_own_is_not_raised():
 
 
 def test_an_environment_is_that_of_no_moment_of_handing_down():
-    seen, inside, leave = [], threading.Event(), threading.Event()
+    environments, inside, leave = [], threading.Event(), threading.Event()
 
     def hand_down():
         with workers.handed_down():
@@ -138,26 +138,26 @@ def test_an_environment_is_that_of_no_moment_of_handing_down():
     before = dict(os.environ)
     holder, reader = (
         threading.Thread(target=hand_down),
-        threading.Thread(target=lambda: seen.append(workers.environment())),
+        threading.Thread(target=lambda: environments.append(workers.environment())),
     )
     holder.start()
     inside.wait(60)
     assert os.environ["PYTHONSAFEPATH"] == "1"
     reader.start()
     reader.join(0.05)
-    assert seen == []
+    assert environments == []
     leave.set()
     holder.join()
     reader.join()
-    assert seen == [before]
+    assert environments == [before]
 
 
 def test_processes_start_while_another_thread_hands_down():
     """Without an environment of their own, one in forty fails with a bad address."""
-    done = threading.Event()
+    stop = threading.Event()
 
     def churn():
-        while not done.is_set():
+        while not stop.is_set():
             with workers.handed_down():
                 pass
 
@@ -167,7 +167,7 @@ def test_processes_start_while_another_thread_hands_down():
         for _ in range(100):
             subprocess.run(["/bin/true"], env=workers.environment(), check=True)
     finally:
-        done.set()
+        stop.set()
         thread.join()
 
 

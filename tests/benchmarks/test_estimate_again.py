@@ -34,15 +34,15 @@ def made(benchmark_script, tmp_path_factory):
     with Store(tmp_path / "run") as store:
         right = store.records()
     benchmark_script("publish").publish(tmp_path / "run", tmp_path / "published")
-    kept = published.read_records(tmp_path / "published")
-    wrong = [replace(record, estimate=Estimate(1.0, 1.0, {})) for record in kept.records]
+    published_run = published.read_records(tmp_path / "published")
+    wrong = [replace(record, estimate=Estimate(1.0, 1.0, {})) for record in published_run.records]
     first = wrong[0].build
     assert first is not None
     wrong[0] = replace(wrong[0], build=replace(first, sass_sha256="0"))
     second = wrong[1].build
     assert second is not None
     wrong[1] = replace(wrong[1], build=replace(second, resources=replace(second.resources, cluster=4)))
-    published.write_records(replace(kept, records=tuple(wrong)), tmp_path / "published")
+    published.write_records(replace(published_run, records=tuple(wrong)), tmp_path / "published")
     return tmp_path, right
 
 
@@ -58,29 +58,29 @@ def test_predictions_are_made_again_and_the_rest_stays(benchmark_script, tmp_pat
     script = benchmark_script("estimate_again")
     facts = script.run_again(tmp_path / "published", tmp_path / "again", experiments=tmp_path, jobs=1)
     with Store(tmp_path / "again") as store:
-        found = {record.variant: record for record in store.records()}
+        records_by_variant = {record.variant: record for record in store.records()}
         assert store.read_file(report[1].variant, "kernel.sass")
     other, same = report
-    assert found[same.variant] == same
+    assert records_by_variant[same.variant] == same
     assert same.estimate.tflops > 1
     changed = replace(other, estimate=None, build=replace(other.build, sass_sha256="0"))
-    assert found[other.variant] == changed
+    assert records_by_variant[other.variant] == changed
     assert "made again by lab" in facts.notes[-2]
     assert facts.notes[-1].startswith("1 variants have no estimate")
     assert (tmp_path / "again" / "index.html").exists()
 
 
 def test_counts_are_made_again_where_that_is_asked_for(benchmark_script, tmp_path, report):
-    kept = published.read_records(tmp_path / "published")
-    last = kept.records[1]
+    published_run = published.read_records(tmp_path / "published")
+    last = published_run.records[1]
     assert last.emulation is not None
     stale = replace(last, emulation=replace(last.emulation, executed=None, steps=7))
-    published.write_records(replace(kept, records=(kept.records[0], stale)), tmp_path / "published")
+    published.write_records(replace(published_run, records=(published_run.records[0], stale)), tmp_path / "published")
     script = benchmark_script("estimate_again")
     facts = script.run_again(tmp_path / "published", tmp_path / "again", experiments=tmp_path, jobs=1, counts=True)
     with Store(tmp_path / "again") as store:
-        found = {record.variant: record for record in store.records()}
-    again = found[last.variant].emulation
+        records_by_variant = {record.variant: record for record in store.records()}
+    again = records_by_variant[last.variant].emulation
     assert again is not None
     # engines take steps of their own, and which of them executes depends on the machine code that is there already
     assert again == replace(report[1].emulation, steps=again.steps)

@@ -86,10 +86,10 @@ def test_it_hears_of_files_processes_and_connections(fuzz, monkeypatch, tmp_path
 def test_only_processes_below_are_asked_for_their_words(fuzz, monkeypatch):
     """Threads of the kernel have none, and each would be waited for."""
     watch = sys.modules["fuzz_watch"]
-    asked, command_line = [], watch.command_line
+    queried, command_line = [], watch.command_line
 
     def noted(place):
-        asked.append(place.name)
+        queried.append(place.name)
         return command_line(place)
 
     monkeypatch.setattr(watch, "command_line", noted)
@@ -98,8 +98,8 @@ def test_only_processes_below_are_asked_for_their_words(fuzz, monkeypatch):
             fuzz.WATCH.foreign_processes()
         finally:
             child.kill()
-    assert str(child.pid) in asked
-    assert not {"1", "2"} & set(asked)
+    assert str(child.pid) in queried
+    assert not {"1", "2"} & set(queried)
 
 
 def test_it_sees_processes_that_nobody_expects(fuzz):

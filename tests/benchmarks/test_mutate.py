@@ -31,14 +31,14 @@ def test_a_test_run_in_a_copy_passes_and_fails_with_the_projects_own_options(roo
 
 def test_a_mutant_of_each_kind(mutate):
     text = b"def f(a: int = 1) -> int:\n    if not a < 2 and a:\n        return a + 1\n    return -a\n"
-    made = {one.applied(text).decode() for one in mutate.mutants_of("lab/f.py", text)}
-    assert any("(a) <= (2)" in one for one in made)
-    assert any("(a) - (1)" in one for one in made)
-    assert any("(not a < 2) or (a)" in one for one in made)
-    assert any("return ((a))\n" in one for one in made)
-    assert any("a: int = (2)" in one for one in made)
-    assert any("return None\n    return -a" in one for one in made)
-    assert any("if (not (not a < 2 and a)):" in one for one in made)
+    mutated_texts = {one.applied(text).decode() for one in mutate.mutants_of("lab/f.py", text)}
+    assert any("(a) <= (2)" in one for one in mutated_texts)
+    assert any("(a) - (1)" in one for one in mutated_texts)
+    assert any("(not a < 2) or (a)" in one for one in mutated_texts)
+    assert any("return ((a))\n" in one for one in mutated_texts)
+    assert any("a: int = (2)" in one for one in mutated_texts)
+    assert any("return None\n    return -a" in one for one in mutated_texts)
+    assert any("if (not (not a < 2 and a)):" in one for one in mutated_texts)
 
 
 def test_facts_in_assignments_of_a_module_are_no_mutants(mutate):
@@ -48,8 +48,8 @@ def test_facts_in_assignments_of_a_module_are_no_mutants(mutate):
 
 
 def test_every_mistake_made_by_hand_has_its_place_and_its_test(mutate, root):
-    for one in mutate.HAND_MADE:
-        file, _, name = one.test.partition("::")
-        assert (root / one.file).read_text().count(one.before) == 1, one.what
-        assert one.before != one.after
-        assert f"def {name}(" in (root / file).read_text(), one.what
+    for mutant in mutate.HAND_MADE:
+        file, _, name = mutant.test.partition("::")
+        assert (root / mutant.file).read_text().count(mutant.before) == 1, mutant.what
+        assert mutant.before != mutant.after
+        assert f"def {name}(" in (root / file).read_text(), mutant.what

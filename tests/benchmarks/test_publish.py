@@ -100,19 +100,19 @@ def test_a_report_that_was_never_drawn_is_drawn(script, run, tmp_path):
 def test_listings_of_the_best_variants_are_kept_as_far_as_they_fit(script, run, tmp_path):
     script.publish(run, tmp_path / "all")
     limit = (tmp_path / "all" / published.LISTINGS).stat().st_size * 3 // 4
-    said = script.publish(run, tmp_path / "out", limit)
-    kept = published.read_listings(tmp_path / "out")
-    assert 0 < len(kept) < 24
-    assert said == (f"Listings are kept of {len(kept)} of 24 variants, the best ones.",)
+    messages = script.publish(run, tmp_path / "out", limit)
+    listings = published.read_listings(tmp_path / "out")
+    assert 0 < len(listings) < 24
+    assert messages == (f"Listings are kept of {len(listings)} of 24 variants, the best ones.",)
     assert (tmp_path / "out" / published.LISTINGS).stat().st_size <= limit
     with Store(run) as store:
         rates = {record.variant: record.throughput for record in store.records()}
-    assert set(kept) == set(sorted(rates, key=lambda name: -rates[name])[: len(kept)])
-    more = {**{name: published.read_listings(tmp_path / "all")[name] for name in kept}}
-    more |= {name: texts for name, texts in published.read_listings(tmp_path / "all").items() if name not in kept}
-    assert len(published.archive(dict(list(more.items())[: len(kept) + 1]))) > limit, "one more would fit"
-    assert json.loads((tmp_path / "out" / "provenance.json").read_text())["published"] == list(said)
-    assert said[0] in (tmp_path / "out" / "index.html").read_text()
+    assert set(listings) == set(sorted(rates, key=lambda name: -rates[name])[: len(listings)])
+    more = {**{name: published.read_listings(tmp_path / "all")[name] for name in listings}}
+    more |= {name: texts for name, texts in published.read_listings(tmp_path / "all").items() if name not in listings}
+    assert len(published.archive(dict(list(more.items())[: len(listings) + 1]))) > limit, "one more would fit"
+    assert json.loads((tmp_path / "out" / "provenance.json").read_text())["published"] == list(messages)
+    assert messages[0] in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_listings_are_not_called_the_best_ones_where_the_best_variant_has_no_files(script, run, tmp_path):
@@ -120,10 +120,10 @@ def test_listings_are_not_called_the_best_ones_where_the_best_variant_has_no_fil
     with Store(copy) as store:
         best = max(store.records(), key=lambda record: record.throughput or 0).variant
         shutil.rmtree(store.variant_folder(best).path)
-    said = script.publish(copy, tmp_path / "out")
-    assert said == ("Listings are kept of 23 of 24 variants, the best ones that have files.",)
+    messages = script.publish(copy, tmp_path / "out")
+    assert messages == ("Listings are kept of 23 of 24 variants, the best ones that have files.",)
     assert best not in published.read_listings(tmp_path / "out")
-    assert script.publish(tmp_path / "out", tmp_path / "again") == said
+    assert script.publish(tmp_path / "out", tmp_path / "again") == messages
 
 
 def test_no_room_for_any_listing(script, run, tmp_path):
@@ -153,14 +153,14 @@ def test_pictures_are_kept_in_the_pages_order_as_far_as_they_fit(script, run, tm
     sizes = {file.stem: file.stat().st_size for file in (tmp_path / "all").glob("*.png")}
     every = sorted(sizes, key=lambda name: (script.caption_place(name), name))
     monkeypatch.setattr(script, "MOST_PICTURE_BYTES", sizes[every[0]] + sizes[every[1]])
-    said = script.publish(run, tmp_path / "out")
-    kept = {file.stem for file in (tmp_path / "out").glob("*.png")}
-    assert {every[0], every[1]} <= kept
-    assert sum(sizes[name] for name in kept) <= script.MOST_PICTURE_BYTES
-    missing = sorted(set(every) - kept)
+    messages = script.publish(run, tmp_path / "out")
+    pictures = {file.stem for file in (tmp_path / "out").glob("*.png")}
+    assert {every[0], every[1]} <= pictures
+    assert sum(sizes[name] for name in pictures) <= script.MOST_PICTURE_BYTES
+    missing = sorted(set(every) - pictures)
     assert missing
-    assert sorted(said[0].removesuffix(".").rpartition(": ")[2].split(", ")) == missing
-    assert said[0] in (tmp_path / "out" / "index.html").read_text()
+    assert sorted(messages[0].removesuffix(".").rpartition(": ")[2].split(", ")) == missing
+    assert messages[0] in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_a_variant_without_a_listing_has_no_executions_of_its_lines(script, run, tmp_path):
@@ -171,10 +171,10 @@ def test_a_variant_without_a_listing_has_no_executions_of_its_lines(script, run,
             store.write(replace(record, emulation=done), position)
     script.publish(copy, tmp_path / "all")
     limit = (tmp_path / "all" / published.LISTINGS).stat().st_size * 3 // 4
-    said = script.publish(copy, tmp_path / "out", limit)
-    assert script.NO_LINES in said
+    messages = script.publish(copy, tmp_path / "out", limit)
+    assert script.NO_LINES in messages
     listed = published.read_listings(tmp_path / "out")
     records = published.read_records(tmp_path / "out").records
     assert 0 < len(listed) < len(records)
     assert {record.variant for record in records if record.emulation.lines} == set(listed)
-    assert set(script.publish(tmp_path / "out", tmp_path / "again", limit)) == set(said)
+    assert set(script.publish(tmp_path / "out", tmp_path / "again", limit)) == set(messages)

@@ -24,14 +24,16 @@ def test_a_row_compares_within_and_over_problems(benchmark_script):
 
 def test_the_score_ranks_what_the_ceiling_could_not(benchmark_script):
     script = benchmark_script("score_agreement")
-    made = {name: script.points_of(name) for name in ("copy_mapping", "transpose_mapping", "contraction")}
-    rows = {name: script.row_of(name, points) for name, points in made.items()}
+    points_by_report = {name: script.points_of(name) for name in ("copy_mapping", "transpose_mapping", "contraction")}
+    rows = {name: script.row_of(name, points) for name, points in points_by_report.items()}
     assert rows["copy_mapping"].before is None
     assert rows["copy_mapping"].now > 0.75
     assert rows["transpose_mapping"].now > 0.75
     assert rows["contraction"].now > rows["contraction"].before + 0.1
     assert rows["contraction"].within > 0.45
-    beyond = [agrees for points in made.values() for apart, agrees in script.ordered(points) if apart >= 0.05]
+    beyond = [
+        agrees for points in points_by_report.values() for apart, agrees in script.ordered(points) if apart >= 0.05
+    ]
     assert sum(beyond) / len(beyond) > 0.8
 
 

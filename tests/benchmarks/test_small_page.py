@@ -63,8 +63,8 @@ def test_a_run_that_measured_nothing_says_so(small, make):
 def test_pictures_stand_in_the_order_of_the_page(small, tmp_path):
     for name in ("model", "curve-2", "strange_one", "curve", "fastest_float32_nn_8", "ladder"):
         (tmp_path / f"{name}.png").touch()
-    found = small.pictures(tmp_path)
-    assert [file for file, _ in found] == [
+    pictures = small.pictures(tmp_path)
+    assert [file for file, _ in pictures] == [
         "curve-2.png",
         "curve.png",
         "ladder.png",
@@ -72,7 +72,7 @@ def test_pictures_stand_in_the_order_of_the_page(small, tmp_path):
         "fastest_float32_nn_8.png",
         "strange_one.png",
     ]
-    assert dict(found)["strange_one.png"] == "strange one"
+    assert dict(pictures)["strange_one.png"] == "strange one"
 
 
 def test_only_files_that_are_there_are_linked(small, make, tmp_path):

@@ -128,17 +128,17 @@ def test_a_gpu_that_was_never_compared_is_marked_wherever_its_predictions_stand(
 
 
 def test_architectures_are_named_in_one_word_or_several(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[tuple[str, ...]] = []
+    requested_archs: list[tuple[str, ...]] = []
 
     def told(_: Path, options: RunOptions, *__: object) -> NoReturn:
-        asked.append(options.archs)
+        requested_archs.append(options.archs)
         raise UserError("enough", code="wrong-value")
 
     monkeypatch.setattr("lab.runs.pipeline.run", told)
     monkeypatch.setattr("lab.base.workers.prepare", lambda: None)
     for words in (["--archs", "sm_80, sm_90"], ["--arch", "sm_80", "--arch", "sm_90"]):
         assert here("run", PLAIN / "vector_add.yaml", *words).returncode == 2
-    assert asked == [("sm_80", "sm_90")] * 2
+    assert requested_archs == [("sm_80", "sm_90")] * 2
 
 
 def test_errors_are_one_sentence_and_an_exit_code(file: Path, tmp_path: Path) -> None:

@@ -87,14 +87,14 @@ def test_this_machine():
 
 
 def test_a_bare_machine(tmp_path):
-    found = look(machine(tmp_path))
-    assert list(found) == NAMES
-    assert {name for name, finding in found.items() if finding.found} == {"Python", "cache"}
-    for name, finding in found.items():
+    findings = look(machine(tmp_path))
+    assert list(findings) == NAMES
+    assert {name for name, finding in findings.items() if finding.found} == {"Python", "cache"}
+    for name, finding in findings.items():
         assert finding.adds
         assert finding.found or finding.install, name
-    assert found["PyCUDA"].install == "python -m pip install -e '.[gpu]'"
-    assert found["cuBLAS"].install == "python -m pip install nvidia-cublas"
+    assert findings["PyCUDA"].install == "python -m pip install -e '.[gpu]'"
+    assert findings["cuBLAS"].install == "python -m pip install nvidia-cublas"
 
 
 def test_a_full_machine(tmp_path):
@@ -109,7 +109,7 @@ def test_a_full_machine(tmp_path):
     )
     versions = {"pycuda": "2026.1", "nvidia-ml-py": "13.1.0", "torch": "2.11.0"}
     versions |= {"triton": "3.4.0", "nvidia-cuda-cccl": "13.0.1"}
-    found = look(
+    findings = look(
         machine(
             tmp_path,
             package=versions.get,
@@ -130,29 +130,29 @@ def test_a_full_machine(tmp_path):
             nvrtcs=lambda: [Nvrtc(Path(), version, ("sm_75", "sm_121")) for version in ("13.5.37", "12.9.86")],
         )
     )
-    assert all(finding.found and not finding.install for finding in found.values())
-    assert found["NVRTC"].detail == "13.5.37, sm_75 to sm_121; also 12.9.86"
-    assert found["CUDA headers"].detail == f"13.0 in {tmp_path / 'include'}"
-    assert found["CUTLASS"].detail == f"4.2.0 in {tmp_path}"
-    assert found["nvcc"].detail == "13.0.88, /usr/bin/nvcc"
-    assert found["driver"].detail == "580.159.04, CUDA 13.2"
-    assert found["GPU"].detail == (
+    assert all(finding.found and not finding.install for finding in findings.values())
+    assert findings["NVRTC"].detail == "13.5.37, sm_75 to sm_121; also 12.9.86"
+    assert findings["CUDA headers"].detail == f"13.0 in {tmp_path / 'include'}"
+    assert findings["CUTLASS"].detail == f"4.2.0 in {tmp_path}"
+    assert findings["nvcc"].detail == "13.0.88, /usr/bin/nvcc"
+    assert findings["driver"].detail == "580.159.04, CUDA 13.2"
+    assert findings["GPU"].detail == (
         f"GPU 0: NVIDIA H200 (sm_90, {IDS[0]}); GPU 1: NVIDIA H200 NVL (sm_90, {IDS[1]}); a run measures on GPU 0, "
-        "with --cluster local and --gpu-model on all of one model; CUDA_VISIBLE_DEVICES chooses which there are"
+        "with --cluster local and --gpu-model on all of one model; CUDA_VISIBLE_DEVICES selects the visible ones"
     )
-    assert found["cuBLAS"].detail == f"torch 2.11.0, libcublas in {tmp_path}"
+    assert findings["cuBLAS"].detail == f"torch 2.11.0, libcublas in {tmp_path}"
 
 
 def test_the_calibration_in_use_is_named_and_a_damaged_one_says_why(tmp_path):
     file = tmp_path / "calibration.yaml"
     file.write_text(CALIBRATION)
-    found = look(machine(tmp_path))["calibration"]
-    assert found.detail == f"NVIDIA H200 of 2026-11-23, 1 constants; {file}"
+    finding = look(machine(tmp_path))["calibration"]
+    assert finding.detail == f"NVIDIA H200 of 2026-11-23, 1 constants; {file}"
     file.write_text(CALIBRATION.replace("schema: 1", "schema: 7"))
-    found = look(machine(tmp_path))["calibration"]
-    assert not found.found
-    assert f"{file}:1" in found.detail
-    assert found.install.endswith("lab calibrate")
+    finding = look(machine(tmp_path))["calibration"]
+    assert not finding.found
+    assert f"{file}:1" in finding.detail
+    assert finding.install.endswith("lab calibrate")
 
 
 def test_pycuda_needs_a_driver(tmp_path):
@@ -171,9 +171,9 @@ def test_several_gpus_of_one_model_can_all_be_used_and_a_single_one_needs_no_wor
 
 
 def test_a_driver_without_gpus(tmp_path):
-    found = look(machine(tmp_path, driver=lambda: DoctorDriver("13.2", ())))
-    assert found["driver"].detail == "CUDA 13.2"
-    assert (found["GPU"].found, found["GPU"].detail) == (False, "the driver sees none")
+    findings = look(machine(tmp_path, driver=lambda: DoctorDriver("13.2", ())))
+    assert findings["driver"].detail == "CUDA 13.2"
+    assert (findings["GPU"].found, findings["GPU"].detail) == (False, "the driver reports no GPU")
 
 
 def test_torch_for_the_cpu_is_no_baseline(tmp_path):
@@ -206,9 +206,9 @@ def test_nothing_raises(tmp_path, field):
     def broken(*_):
         raise RuntimeError("broken\nin two lines")
 
-    found = look(machine(tmp_path, **{field: broken}))
-    assert list(found) == NAMES
-    assert all("\n" not in finding.detail for finding in found.values())
+    findings = look(machine(tmp_path, **{field: broken}))
+    assert list(findings) == NAMES
+    assert all("\n" not in finding.detail for finding in findings.values())
 
 
 def bindings(gpus=("NVIDIA H200",), *, init=0, loaded=True):
@@ -248,8 +248,8 @@ def driver_of(monkeypatch, module):
 
 
 def test_the_driver_is_asked_through_its_bindings(monkeypatch):
-    found = driver_of(monkeypatch, bindings(("NVIDIA H200", "NVIDIA H200 NVL")))
-    assert found == H200S
+    driver = driver_of(monkeypatch, bindings(("NVIDIA H200", "NVIDIA H200 NVL")))
+    assert driver == H200S
 
 
 def test_a_driver_that_refuses_to_start_has_a_version_and_no_gpus(monkeypatch):
@@ -265,10 +265,10 @@ def test_a_machine_without_libcuda_or_without_the_bindings_has_no_driver(monkeyp
 def test_what_plain_kernels_ptx_and_triton_functions_need(tmp_path):
     packages = {"nvidia-cuda-cccl": "13.0.1", "nvidia-nvjitlink": "13.2.0", "triton": "3.4.0"}
     library = tmp_path / "libnvJitLink.so.13"
-    found = look(machine(tmp_path, package=packages.get, nvjitlinks=lambda: (library,)))
-    assert found["CCCL"].detail == "13.0.1"
-    assert found["nvJitLink"].detail == f"13.2.0, {library}"
-    assert found["Triton"].detail == "3.4.0"
+    findings = look(machine(tmp_path, package=packages.get, nvjitlinks=lambda: (library,)))
+    assert findings["CCCL"].detail == "13.0.1"
+    assert findings["nvJitLink"].detail == f"13.2.0, {library}"
+    assert findings["Triton"].detail == "3.4.0"
     missing = look(machine(tmp_path))
     assert [missing[name].install for name in ("CCCL", "nvJitLink", "Triton")] == [
         "python -m pip install nvidia-cuda-cccl",
@@ -279,6 +279,6 @@ def test_what_plain_kernels_ptx_and_triton_functions_need(tmp_path):
 
 def test_triton_of_another_environment(tmp_path):
     named = {"environment": lambda name: "/other/python" if name == "LAB_TRITON_PYTHON" else None}
-    found = look(machine(tmp_path, which=lambda path: path, **named))["Triton"]
-    assert (found.found, found.detail) == (True, "of /other/python (LAB_TRITON_PYTHON)")
+    finding = look(machine(tmp_path, which=lambda path: path, **named))["Triton"]
+    assert (finding.found, finding.detail) == (True, "of /other/python (LAB_TRITON_PYTHON)")
     assert not look(machine(tmp_path, **named))["Triton"].found

@@ -49,15 +49,15 @@ def test_a_ptx_file_has_one_listing(kernel):
 
 def test_the_progress_of_an_inspection(kernel):
     """It is asked for here when a part of the work begins, and when the last one is over."""
-    looks, seen = [], []
+    looks, stages = [], []
 
     def follow(look):
         looks.append(look)
-        seen.extend(look())
+        stages.extend(look())
 
     inspect_file(kernel, follow=follow)
     lines = kernel.read_text().count("\n") + 1
-    assert [(stage.name, stage.done, stage.total) for stage in (*seen, *looks[-1]())] == [
+    assert [(stage.name, stage.done, stage.total) for stage in (*stages, *looks[-1]())] == [
         ("lines of PTX", 1, lines),
         ("kernels of PTX", 0, 1),
         ("kernels of PTX", 1, 1),

@@ -89,7 +89,7 @@ def test_explain_takes_the_number_of_products(batches: Path, folder: Path) -> No
     assert "near it: 64 x 64 x 64, batch 8: 0.0524 TFLOP/s, 0.25 of cuBLAS's throughput" in near[0]
     assert told("explain", batches, 64, 64, 64).startswith("nn 64 x 64 x 64, batch 1: few\n")
     result = CliRunner().invoke(app, ["library", "explain", str(folder), "64", "64", "64", "--batch", "2"])
-    assert "sgemm picks by no batch" in str(result.exception)
+    assert "sgemm does not pick by the batch size" in str(result.exception)
 
 
 def test_check_times_random_batches(batches: Path, tmp_path: Path, gpu: Played) -> None:

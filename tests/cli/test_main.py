@@ -77,14 +77,14 @@ def test_the_version_is_printed_with_the_commit(commit, said, tmp_path, monkeypa
 
 
 def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(folder):
-    done = lab("run", "small.yaml", "--json", "--no-gpu", "--serve", cwd=folder, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    completed = lab("run", "small.yaml", "--json", "--no-gpu", "--serve", cwd=folder, stdin=subprocess.DEVNULL)
+    assert completed.returncode == 0, completed.stderr
+    rows = json.loads(completed.stdout)
     assert [row["p.unroll"] for row in rows] == [1, 8]
     assert rows[0]["measured_tflops"] is None
     assert (folder / "reports" / "small" / "index.html").is_file()
-    assert "reports/small/index.html" in done.stderr
-    assert done.stderr.count("http://127.0.0.1:") == 1
+    assert "reports/small/index.html" in completed.stderr
+    assert completed.stderr.count("http://127.0.0.1:") == 1
     again = here("run", "small.yaml", "--no-gpu", cwd=folder)
     head, *table = again.stdout.splitlines()
     assert "throughput (TFLOP/s, predicted for H200)" in head or "ceiling (TFLOP/s, predicted for H200)" in head
@@ -116,9 +116,9 @@ def test_inspect_json_is_one_object_of_the_known_shape(folder):
         'extern "C" __global__ void k(float* x, int n) {'
         " float s = 0; for (int i = 0; i < n; ++i) s = s * x[i] + 1; x[0] = s; }"
     )
-    done = here("inspect", "k.cu", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)
+    completed = here("inspect", "k.cu", "--json", cwd=folder)
+    assert completed.returncode == 0, completed.stderr
+    value = json.loads(completed.stdout)
     assert set(value) >= {"file", "isa", "kernels"}
     (kernel,) = value["kernels"]
     assert set(kernel) >= {"name", "by_class", "by_opcode", "instructions", "loops"}
@@ -147,20 +147,20 @@ SQUARE = """extern "C" __global__ void square(int n, const float* x, float* y)
 
 
 @pytest.mark.parametrize(
-    ("bound", "code", "words"), [("i < n", 0, "nothing was found"), ("i <= n", 1, "out-of-bounds")]
+    ("bound", "code", "words"), [("i < n", 0, "no faults were found"), ("i <= n", 1, "out-of-bounds")]
 )
 def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     source = SQUARE.replace("BOUND", bound)
     (folder / "k.ptx").write_text(toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90")).ptx)
     words_of = ["i32=40", "f32[40]=normal", "f32[40]=out"]
-    done = here("emulate", "k.ptx", "--block", "64", *words_of, cwd=folder)
-    assert done.returncode == code, done.stderr
-    assert words in done.stdout
-    assert "global.load" in done.stdout
+    completed = here("emulate", "k.ptx", "--block", "64", *words_of, cwd=folder)
+    assert completed.returncode == code, completed.stderr
+    assert words in completed.stdout
+    assert "global.load" in completed.stdout
     value = json.loads(here("emulate", "k.ptx", "--block", "64", *words_of, "--json", cwd=folder).stdout)
     assert value["counts"]["memory"]["global.load"]["requests"] == 2
     assert (not value["findings"]) == (code == 0)
-    assert "f32[40]: " in done.stdout
+    assert "f32[40]: " in completed.stdout
     assert len(value["outputs"]) == 1
     again = here("emulate", "k.ptx", "--block", "64", "--schedule", "3", *words_of, "--json", cwd=folder)
     assert json.loads(again.stdout)["outputs"] == value["outputs"]
@@ -168,7 +168,7 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     compiled = here("emulate", "k.cu", "-D", f"BOUND={bound}", "--block", "64", *words_of, "--json", cwd=folder)
     assert json.loads(compiled.stdout)["outputs"] == value["outputs"]
     refused = here("emulate", "k.ptx", "-D", "BOUND=1", *words_of, cwd=folder)
-    assert "only CUDA has macros" in refused.stderr
+    assert "macros require a CUDA source" in refused.stderr
     wrong = here("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
     assert wrong.returncode == 2
     assert "--block" in wrong.stderr
@@ -205,10 +205,10 @@ def mistaken(folder):
     ],
 )
 def test_mistakes_are_told_in_words(mistaken, arguments, code, words):
-    done = here(*arguments, cwd=mistaken)
-    assert done.returncode == code, done.stderr
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
+    completed = here(*arguments, cwd=mistaken)
+    assert completed.returncode == code, completed.stderr
+    assert words in completed.stderr
+    assert "Traceback" not in completed.stderr + completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -219,17 +219,17 @@ def test_mistakes_are_told_in_words(mistaken, arguments, code, words):
     ],
 )
 def test_a_mistake_ends_the_process_with_its_code(mistaken, arguments, code, words):
-    done = lab(*arguments, cwd=mistaken)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = lab(*arguments, cwd=mistaken)
+    assert (completed.returncode, completed.stdout) == (code, "")
+    assert words in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["report"], ["emulate"], ["doctor"], ["schema"]])
 def test_every_command_has_help(folder, command):
-    done = here(*command, "--help", cwd=folder)
-    assert done.returncode == 0
-    assert "Usage" in done.stdout
+    completed = here(*command, "--help", cwd=folder)
+    assert completed.returncode == 0
+    assert "Usage" in completed.stdout
 
 
 def test_doctor_names_a_command_for_everything_missing(folder):
@@ -240,8 +240,8 @@ def test_doctor_names_a_command_for_everything_missing(folder):
 
 
 def test_schema_prints_what_is_committed(folder, root):
-    done = here("schema", cwd=folder)
-    assert done.stdout == (root / "experiments" / "experiment.schema.json").read_text()
+    completed = here("schema", cwd=folder)
+    assert completed.stdout == (root / "experiments" / "experiment.schema.json").read_text()
 
 
 INTERRUPTED = """
@@ -269,11 +269,13 @@ if __name__ == "__main__":
 def test_ctrl_c_ends_with_130_and_a_report(folder):
     (folder / "small.yaml").write_text(SMALL.replace("[1, 8]", "[1, 2, 4, 8]"))
     (folder / "interrupted.py").write_text(INTERRUPTED)
-    done = subprocess.run([sys.executable, "interrupted.py"], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 130, done.stderr
-    assert "Traceback" not in done.stderr
-    assert re.search(r"^[1-4] of 4 variants", done.stderr, re.MULTILINE)
-    assert done.stderr.count("interrupted: stopping") == 1
+    completed = subprocess.run(
+        [sys.executable, "interrupted.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 130, completed.stderr
+    assert "Traceback" not in completed.stderr
+    assert re.search(r"^[1-4] of 4 variants", completed.stderr, re.MULTILINE)
+    assert completed.stderr.count("interrupted: stopping") == 1
     assert (folder / "reports" / "small" / "index.html").is_file()
 
 
@@ -283,17 +285,17 @@ def test_a_sigint_that_is_ignored_at_the_start_stays_ignored(folder):
         "sys.argv = ['lab', '--version']; "
         "import atexit; atexit.register(lambda: print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)); main.main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "True"
+    completed = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    assert completed.stdout.split()[-1] == "True"
 
 
 def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
-    done = here("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1].split() == ["0", "0", "0", "2", "2", "2", "1", "1", "1", "3", "3", "3"]
-    assert "12 elements: 0 untouched" in done.stdout
-    assert "threads with different t: race-free" in done.stdout
-    assert "index: (i + (t >> 1) * 3 + (t & 1) * 6)" in done.stdout
+    completed = here("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines()[1].split() == ["0", "0", "0", "2", "2", "2", "1", "1", "1", "3", "3", "3"]
+    assert "12 elements: 0 untouched" in completed.stdout
+    assert "threads with different t: race-free" in completed.stdout
+    assert "index: (i + (t >> 1) * 3 + (t & 1) * 6)" in completed.stdout
     facts = json.loads(
         here("map", "cyclic(width=4)", "--bytes", "4", "--elements", "5000", "--json", cwd=tmp_path).stdout
     )
@@ -310,9 +312,9 @@ def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
 
 
 def test_a_launch_that_a_mapping_does_not_fit_is_refused(tmp_path):
-    done = here("map", "thread in block: [3] | [4]", "--grid", "2", "--block", "5", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "the mapping has 4 threads, and the launch has 5 in a block" in done.stderr
+    completed = here("map", "thread in block: [3] | [4]", "--grid", "2", "--block", "5", cwd=tmp_path)
+    assert completed.returncode == 2
+    assert "the mapping has 4 threads, and the launch has 5 in a block" in completed.stderr
     fitting = here("map", "thread in block: [3] | [4]", "--block", "4", cwd=tmp_path)
     assert (fitting.returncode, "a race" in fitting.stdout) == (0, False)
     unscoped = here("map", "[3] | [4]", "--block", "4", cwd=tmp_path)
@@ -320,11 +322,11 @@ def test_a_launch_that_a_mapping_does_not_fit_is_refused(tmp_path):
 
 
 def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):
-    done = here("map", "[3] | [2, x] => [i0, t0, t1]", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "column 11" in done.stderr
-    assert "accepted: an integer from 1" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = here("map", "[3] | [2, x] => [i0, t0, t1]", cwd=tmp_path)
+    assert completed.returncode == 2
+    assert "column 11" in completed.stderr
+    assert "accepted: an integer from 1" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_a_folder_whose_name_is_not_ascii(folder):
@@ -334,8 +336,8 @@ def test_a_folder_whose_name_is_not_ascii(folder):
     (place / "small.yaml").write_text(SMALL.replace("[1, 8]", "1"))
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LAB_TRACEBACK": ""}
     words = [sys.executable, "-m", "lab", "run", f"{name}/small.yaml", "--no-gpu", "--no-emulate", "-o", f"{name}/out"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, check=False, env=plain)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(words, cwd=folder, capture_output=True, check=False, env=plain)
+    assert completed.returncode == 0, completed.stderr
     assert (place / "out" / "index.html").is_file()
 
 
@@ -356,17 +358,17 @@ def test_a_file_that_cannot_be_used_is_a_message(folder, words, message):
     os.mkfifo(folder / "fifo.ptx")
     for name in ("zero.yaml", "zero.cubin"):
         (folder / name).symlink_to("/dev/zero")
-    done = here(*words, cwd=folder)
-    assert done.returncode in (2, 3)
-    assert message in done.stderr
-    assert "internal error" not in done.stderr
+    completed = here(*words, cwd=folder)
+    assert completed.returncode in (2, 3)
+    assert message in completed.stderr
+    assert "internal error" not in completed.stderr
 
 
 def test_a_full_disk_at_the_start_is_a_message(folder):
     limited = f"ulimit -f 0; exec {sys.executable} -m lab run small.yaml --no-gpu"
-    done = subprocess.run(["/bin/sh", "-c", limited], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 3, done.stderr
-    assert done.stderr.strip().startswith("error: ")
+    completed = subprocess.run(["/bin/sh", "-c", limited], cwd=folder, capture_output=True, text=True, check=False)
+    assert completed.returncode == 3, completed.stderr
+    assert completed.stderr.strip().startswith("error: ")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
@@ -399,29 +401,29 @@ def test_a_reader_that_stops_early_ends_nothing(folder):
     source = SQUARE.replace("BOUND", "i < n")
     (folder / "long.ptx").write_text(toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90")).ptx)
     command = f"{sys.executable} -m lab inspect long.ptx | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["/bin/bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Broken pipe" not in done.stderr
+    completed = subprocess.run(["/bin/bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert "Traceback" not in completed.stderr
+    assert "Broken pipe" not in completed.stderr
 
 
 def test_a_listing_in_a_file_is_never_cropped(folder):
     long = "// " + "x" * 900
     source = SQUARE.replace("BOUND", "i < n") + "\n" + long
     (folder / "k.cu").write_text(source)
-    done = here("inspect", "k.cu", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert long in done.stdout
-    assert max(map(len, done.stdout.splitlines())) < 2000
+    completed = here("inspect", "k.cu", cwd=folder)
+    assert completed.returncode == 0, completed.stderr
+    assert long in completed.stdout
+    assert max(map(len, completed.stdout.splitlines())) < 2000
 
 
 def test_try_needs_no_file_but_the_kernel(tmp_path):
     body = "int i = blockIdx.x * width + threadIdx.x; if (i < n) y[i] = 2 * x[i];"
     (tmp_path / "twice.cu").write_text(f"__global__ void twice(float *y, const float *x, int n) {{ {body} }}\n")
     words = ("--n", "3_000", "-D", "width=64,128", "--block", "width", "--grid", "ceil_div(n, width)")
-    done = lab("try", "twice.cu", *words, "--reference", "y=2 * x", "--no-gpu", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 variants: 2 verified" in done.stderr
+    completed = lab("try", "twice.cu", *words, "--reference", "y=2 * x", "--no-gpu", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "2 of 2 variants: 2 verified" in completed.stderr
     assert (tmp_path / "reports" / "twice" / "input" / "twice.yaml").is_file()
     wrong = here("try", "twice.cu", "--m", "5", cwd=tmp_path)
     assert (wrong.returncode, "the kernel has no such size" in wrong.stderr) == (2, True)
@@ -429,14 +431,14 @@ def test_try_needs_no_file_but_the_kernel(tmp_path):
 
 def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):
     with make_store(tmp_path / "run", "sweep") as store:
-        one, other, *_ = (record.variant for record in store.records())
+        first, other, *_ = (record.variant for record in store.records())
     run = store.folder
-    by_places = here("compare", f"{run}#{one}", f"{run}#{other}", "--json", cwd=tmp_path)
-    by_ids = here("compare", run, one, f"#{other}", "--json", cwd=tmp_path)
+    by_places = here("compare", f"{run}#{first}", f"{run}#{other}", "--json", cwd=tmp_path)
+    by_ids = here("compare", run, first, f"#{other}", "--json", cwd=tmp_path)
     assert by_ids.returncode == by_places.returncode
     assert json.loads(by_ids.stdout) == json.loads(by_places.stdout)
     assert [(change["variant_a"], change["variant_b"]) for change in json.loads(by_ids.stdout)["changes"]] == [
-        (one, other)
+        (first, other)
     ]
 
 
@@ -458,10 +460,10 @@ REFUSED = 'extern "C" __global__ void k() {\n#error "\u202e]0;title"\n}'
 )
 def test_no_text_of_others_commands_the_terminal(folder, words, source, code):
     (folder / "k.cu").write_text(source)
-    done = here(*words, cwd=folder)
-    assert done.returncode == code, done.stderr
-    assert "]0;title" in done.stdout + done.stderr
-    assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
+    completed = here(*words, cwd=folder)
+    assert completed.returncode == code, completed.stderr
+    assert "]0;title" in completed.stdout + completed.stderr
+    assert not set("\x1b\x07\u202e") & set(completed.stdout + completed.stderr)
 
 
 @pytest.mark.parametrize(
@@ -482,9 +484,9 @@ def test_each_error_has_its_words_and_its_exit_code(tmp_path, monkeypatch, error
         raise error
 
     monkeypatch.setattr(main, "app", fail)
-    done = here("doctor", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith(words)
+    completed = here("doctor", cwd=tmp_path)
+    assert (completed.returncode, completed.stdout) == (code, "")
+    assert completed.stderr.startswith(words)
 
 
 ENTRY = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k({} .u32 x)\n{{\nret;\n}}\n"
@@ -523,9 +525,9 @@ def test_what_the_machine_or_the_file_lacks_is_no_error_of_labs(folder, limit, w
         (folder / package).mkdir()
         (folder / package / f"{package}.py").write_text("import gone")
     command = f"{limit}; exec {sys.executable} -m lab {words}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["/bin/sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False, timeout=200
     )
-    assert done.returncode == code, done.stderr
-    assert f"error: {message}" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == code, completed.stderr
+    assert f"error: {message}" in completed.stderr
+    assert "Traceback" not in completed.stderr

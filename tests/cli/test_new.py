@@ -71,7 +71,7 @@ def test_a_kernel_that_only_prints_has_no_result_and_the_error_says_what_shows_w
     ("name", "text", "words"),
     [
         ("k.cu", "int main() {}", "no kernel was found"),
-        ("k.txt", "", "this is no CUDA source"),
+        ("k.txt", "", "not a CUDA source file"),
         ("k.cu", None, "k.cu"),
     ],
 )

@@ -46,29 +46,29 @@ def failed(record, variant=None):
 
 @pytest.mark.parametrize("where", ["console", "terminal"])
 def test_a_run_begins_with_its_question_and_its_size(request, where):
-    shown = request.getfixturevalue(where)
-    with RunProgress(shown) as progress:
+    output = request.getfixturevalue(where)
+    with RunProgress(output) as progress:
         begin(progress, 24)
-    text = written(shown)
+    text = written(output)
     assert "Does it?" in text
     assert "24 variants of 30 combinations. NVIDIA H200" in text
 
 
 @pytest.mark.parametrize("where", ["console", "terminal"])
 def test_failures_are_shown_as_they_come(request, where, make):
-    shown = request.getfixturevalue(where)
+    output = request.getfixturevalue(where)
     record = make("sweep").records()[0]
-    with RunProgress(shown) as progress:
+    with RunProgress(output) as progress:
         begin(progress, 24)
         progress.recorded(failed(record))
         name = f"{record.variant} {record.kernel} {record.label}"
-        assert f"{name}: not executed: no result within 60 s" in written(shown)
+        assert f"{name}: not executed: no result within 60 s" in written(output)
 
 
 def test_a_terminal_shows_every_failure_and_a_log_the_first_few(console, terminal, make):
     record = make("sweep").records()[0]
-    for shown in (console, terminal):
-        with RunProgress(shown) as progress:
+    for output in (console, terminal):
+        with RunProgress(output) as progress:
             begin(progress, 24)
             for number in range(MOST_FAILURES + 3):
                 progress.recorded(failed(record, f"v{number}"))
@@ -163,8 +163,8 @@ def test_a_run_in_another_process_has_an_account_of_its_own():
 
 @pytest.mark.parametrize("where", ["console", "terminal"])
 def test_a_tuning_run_counts_kernels_sizes_and_points(request, where):
-    shown = request.getfixturevalue(where)
-    with TuneProgress(shown) as progress:
+    output = request.getfixturevalue(where)
+    with TuneProgress(output) as progress:
         progress.began(cast("Tuning", SimpleNamespace(name="sizes", question="Which?")), "NVIDIA H200")
         progress.built(cast("KernelFacts", SimpleNamespace(name="good", failure="")))
         progress.built(cast("KernelFacts", SimpleNamespace(name="bad", failure="it spills")))
@@ -174,7 +174,7 @@ def test_a_tuning_run_counts_kernels_sizes_and_points(request, where):
         step = SimpleNamespace(group="g", number=2, title="tiles", text="3 of 9 are kept")
         progress.stepped(cast("ProtocolStep", step))
         progress.resumed(9)
-    text = written(shown)
+    text = written(output)
     assert "Which?" in text
     assert "bad: it spills" in text
     assert "good" not in text
@@ -194,12 +194,12 @@ def test_resuming_and_drawing_are_announced(terminal):
 
 
 def test_a_question_and_a_label_do_not_command_the_terminal(make):
-    shown = Output(file=io.StringIO(), width=160, force_terminal=True, force_interactive=True, color_system=None)
+    output = Output(file=io.StringIO(), width=160, force_terminal=True, force_interactive=True, color_system=None)
     record = replace(make("sweep").records()[0], label="\x1b]0;label\x07")
-    with RunProgress(shown) as progress:
+    with RunProgress(output) as progress:
         begin(progress, 24, question="\x1b]52;c;cm0=\x07\u202e?")
         progress.recorded(failed(record))
-    text = written(shown)
+    text = written(output)
     assert r"\u001b]52;c;cm0=\u0007\u202e?" in text
     assert r"\u001b]0;label\u0007" in text
     assert "\x1b]" not in text

@@ -222,9 +222,9 @@ def test_an_outcome_warns_and_names_the_next_command(console, make):
 
 def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
     store = make("sweep")
-    one, other, *others = store.records()
+    first, other, *others = store.records()
     unknown = EmulationRecord({}, (), unsupported="PTX line 9: unknown opcode")
-    records = (replace(one, emulation=unknown), replace(other, emulation=unknown), *others)
+    records = (replace(first, emulation=unknown), replace(other, emulation=unknown), *others)
     print_outcome(console, RunOutcome(store.folder, store.run(), lambda: records, (), False))
     text = printed(console)
     assert f"warning: 2 of {len(records)} variants were not executed on the CPU: PTX line 9: unknown opcode" in text
@@ -232,11 +232,11 @@ def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
 
 def test_an_outcome_says_why_variants_are_suspect_or_verified_in_part_once_for_each_reason(console, make):
     store = make("sweep")
-    one, two, three, *others = store.records()
+    first, two, three, *others = store.records()
     size = FullSizeRecord({}, 23, 7813, 2944, covered=True)
     known = replace(three, emulation=EmulationRecord({}, (), full_size=size))
     records = (
-        replace(one, status=Status.PARTIAL, reason="no values at full size"),
+        replace(first, status=Status.PARTIAL, reason="no values at full size"),
         replace(two, status=Status.PARTIAL, reason="no values at full size"),
         replace(known, status=Status.SUSPECT, reason="in another order: y[3] differs"),
         *others,
@@ -261,12 +261,12 @@ def test_only_the_first_reasons_are_printed(console, make):
 
 def test_an_outcome_says_what_the_gpu_cannot_launch(console, make):
     store = make("no_gpu")
-    one, *others = store.records()
+    first, *others = store.records()
     why = "300000 bytes of shared memory per block; at most 232448 on sm_90"
-    too_large = replace(one, prediction=replace(one.prediction, blocks_per_sm=0, occupancy=0.0, limited_by=why))
+    too_large = replace(first, prediction=replace(first.prediction, blocks_per_sm=0, occupancy=0.0, limited_by=why))
     print_outcome(console, RunOutcome(store.folder, store.run(), lambda: (too_large, *others), (), False))
     warned = " ".join(printed(console).split())
-    assert f"warning: 1 of {1 + len(others)} variants cannot be launched on {one.prediction.gpu}: {why}" in warned
+    assert f"warning: 1 of {1 + len(others)} variants cannot be launched on {first.prediction.gpu}: {why}" in warned
 
 
 def test_changes_against_the_last_run_are_counted_and_the_largest_named(console, make):
@@ -286,13 +286,13 @@ def test_changes_against_the_last_run_are_counted_and_the_largest_named(console,
 
 def test_a_comparison_of_two_variants_says_what_differs(console, make):
     store = make("sweep")
-    one, two = store.records()[:2]
-    alike = compare((store.run(), (one,)), (store.run(), (replace(one, parameters=one.parameters),)))
+    first, two = store.records()[:2]
+    alike = compare((store.run(), (first,)), (store.run(), (replace(first, parameters=first.parameters),)))
     unlike = {"unroll": ("1", "2")}
     change = replace(alike.changes[0], unlike=unlike, variant_b=two.variant)
     print_comparison(console, replace(alike, changes=(change,), source=("--- a", "+++ b", "-x", "+y")), 0.05)
     text = printed(console)
-    assert f"what differs  A {one.variant}  B {two.variant}" in text
+    assert f"what differs  A {first.variant}  B {two.variant}" in text
     assert ["unroll", "1", "2"] in [line.split() for line in text.splitlines()]
     assert "-x\n+y" in text
 
@@ -312,7 +312,7 @@ def test_a_race_is_printed_with_both_sides_and_their_source_lines(console):
 
 def test_an_unfinished_launch_names_the_option_and_what_machine_code_met(console):
     unfinished = Finding("unfinished", 9, "bra L", None, (0, 0, 0), (0, 0, 0), None, "still running after 60 s")
-    reason = "an access or instruction at fault"
+    reason = "a faulting access or instruction"
     print_emulation(console, Emulation("k", None, (), (), (unfinished,), 1, not_compiled=reason))
     text = printed(console)
     assert "unfinished: PTX line 9: block (0, 0, 0) thread (0, 0, 0) still running after 60 s bra L" in text

@@ -35,7 +35,7 @@ def test_a_reader_that_went_away_is_left_to_main():
 def test_columns_are_aligned_below_headers_of_several_lines():
     text = terminal.columns(("name", "FMA\nshare"), [("a", "1"), ("bcdefg", "23")])
     assert text.splitlines() == ["          FMA", "name    share", "a           1", "bcdefg     23"]
-    assert terminal.columns(("a", "b"), [("c", "def")], left=2) == "a  b\nc  def\n"
+    assert terminal.columns(("a", "b"), [("c", "def")], left_aligned=2) == "a  b\nc  def\n"
 
 
 def test_texts_are_written_as_they_are_with_their_styles():

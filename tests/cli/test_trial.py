@@ -20,27 +20,27 @@ def source(tmp_path):
 
 
 def test_the_command_line_takes_the_place_of_guesses(source):
-    asked = Asked(
+    requested = Asked(
         problem={"n": "5000"},
         parameters=["block_size_x=128,256"],
         arguments=["a=float32[n] uniform 0 1"],
         reference=["c=a + b"],
         geometry={"grid": "ceil_div(n, block_size_x)", "shared_bytes": "4 * block_size_x", "block": "block_size_x; 1"},
     )
-    made = experiment_of(source, asked)
-    assert made["source"] == str(source)
-    assert (made["problem"], made["emulate"]) == ({"n": 5000}, {"n": 5000})
-    assert made["parameters"] == {"block_size_x": [128, 256]}
-    assert made["arguments"]["a"] == "float32[n] uniform 0 1"
-    assert (made["reference"], made["shared_bytes"]) == ({"c": "a + b"}, "4 * block_size_x")
-    assert (made["grid"], made["block"]) == ("ceil_div(n, block_size_x)", ["block_size_x", "1"])
+    guessed = experiment_of(source, requested)
+    assert guessed["source"] == str(source)
+    assert (guessed["problem"], guessed["emulate"]) == ({"n": 5000}, {"n": 5000})
+    assert guessed["parameters"] == {"block_size_x": [128, 256]}
+    assert guessed["arguments"]["a"] == "float32[n] uniform 0 1"
+    assert (guessed["reference"], guessed["shared_bytes"]) == ({"c": "a + b"}, "4 * block_size_x")
+    assert (guessed["grid"], guessed["block"]) == ("ceil_div(n, block_size_x)", ["block_size_x", "1"])
 
 
 def test_a_large_problem_is_executed_at_a_small_size(source):
-    made = experiment_of(source, Asked(problem={"n": "10_000_000"}, parameters=["fast=true,false", "T=float"]))
-    assert (made["problem"]["n"], made["emulate"]["n"]) == (10_000_000, 10_000)
-    assert made["parameters"]["fast"] == [True, False]
-    assert made["parameters"]["T"] == ["float"]
+    guessed = experiment_of(source, Asked(problem={"n": "10_000_000"}, parameters=["fast=true,false", "T=float"]))
+    assert (guessed["problem"]["n"], guessed["emulate"]["n"]) == (10_000_000, 10_000)
+    assert guessed["parameters"]["fast"] == [True, False]
+    assert guessed["parameters"]["T"] == ["float"]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_card_whose_worker_stays_away_is_lost_and_the_last_one_ends_the_run(al
 
 def test_a_job_that_costs_three_workers_fails_alone(client, monkeypatch) -> None:
     lost: Future[JobResult] = Future()
-    lost.set_exception(WorkerLostError("3 workers of the cluster were lost over it", killed=False))
+    lost.set_exception(WorkerLostError("3 workers of the cluster were lost while running it", killed=False))
     with Cluster(client, "s") as cluster:
         monkeypatch.setattr(cluster, "submit", lambda *_, **__: lost)
         result = a_session(cluster).run(job("double"), QUIET)

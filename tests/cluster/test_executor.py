@@ -18,14 +18,14 @@ WORKERS = {
 def test_it_counts_cores_of_workers_without_a_card() -> None:
     with Cluster(PlayedClient(WORKERS), "s") as cluster:
         assert DaskExecutor(cluster).workers == 6
-        assert DaskExecutor(cluster, most=3).workers == 3
+        assert DaskExecutor(cluster, limit=3).workers == 3
 
 
 def test_it_passes_the_limit_on_and_leaves_the_cluster_open(monkeypatch) -> None:
-    seen = []
+    timeouts = []
 
     def here(function, args, timeout_s):
-        seen.append(timeout_s)
+        timeouts.append(timeout_s)
         return function(*args)
 
     monkeypatch.setattr(remote, "_in_subprocess", here)
@@ -34,4 +34,4 @@ def test_it_passes_the_limit_on_and_leaves_the_cluster_open(monkeypatch) -> None
         with DaskExecutor(cluster) as executor:
             assert executor.submit(len, "abc", timeout_s=7.0).result(timeout=30) == 3
         assert not client.closed
-    assert seen == [7.0]
+    assert timeouts == [7.0]

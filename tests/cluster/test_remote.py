@@ -1,4 +1,4 @@
-"""What a Dask worker does with a letter."""
+"""Execution of a task payload on a Dask worker."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    made = remote._Here()
-    made.contents, made.jobs, made.backend = Contents(tmp_path), 1, FakeDevice
-    monkeypatch.setattr(remote, "here", made)
-    yield made
-    if made.executor is not None:
-        made.executor.__exit__(KeyboardInterrupt, None, None)
-    for name in tuple(made.sessions):
+    remote_host = remote._Here()
+    remote_host.contents, remote_host.jobs, remote_host.backend = Contents(tmp_path), 1, FakeDevice
+    monkeypatch.setattr(remote, "here", remote_host)
+    yield remote_host
+    if remote_host.executor is not None:
+        remote_host.executor.__exit__(KeyboardInterrupt, None, None)
+    for name in tuple(remote_host.sessions):
         remote.end_session(name)
 
 
@@ -85,8 +85,8 @@ def test_a_full_disk_is_the_hosts_error(number, disk, monkeypatch) -> None:
 
 
 def test_a_host_without_the_compiler_says_which_it_has() -> None:
-    (here, *_) = find_nvrtcs()
-    letter, parts = letters.write((len, ([replace(here, version="1.2.3")],)))
+    (nvrtc, *_) = find_nvrtcs()
+    letter, parts = letters.write((len, ([replace(nvrtc, version="1.2.3")],)))
     answer = remote.work(identity(), letter, parts, 1.0)
     assert answer.lacks is remote.Lack.TOOLCHAIN
     assert answer.error is not None

@@ -4,25 +4,25 @@ from lab.emulator.allowance import PER_STEP, Allowance, Budget, Outgrown, work_t
 
 
 def test_each_question_is_asked_once_when_its_work_is_done():
-    asked = []
+    answered = []
 
     def ask(name, answer):
         def reply():
-            asked.append(name)
+            answered.append(name)
             return answer
 
         return reply
 
     allowance = Allowance([(10 * PER_STEP, ask("first", False)), (30 * PER_STEP, ask("second", True))])
     allowance.spend(10, 0)
-    assert asked == []
+    assert answered == []
     allowance.spend(1, PER_STEP)
-    assert asked == ["first"]
+    assert answered == ["first"]
     with pytest.raises(Outgrown):
         allowance.spend(20, 0)
-    assert asked == ["first", "second"]
+    assert answered == ["first", "second"]
     allowance.spend(1000, 0)
-    assert asked == ["first", "second"]
+    assert answered == ["first", "second"]
 
 
 def test_much_work_asks_all_questions_at_once():

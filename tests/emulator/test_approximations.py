@@ -184,9 +184,9 @@ def test_chosen_threads_and_a_destination_that_is_the_source():
 
 
 def test_a_constant_operand():
-    _, found = execute("ex2.approx.f32 %o0, 0f3F000000;", out="f4", rounding=1)
-    assert len(set(found.tolist())) == 1
-    assert abs(found[0] - np.float32(np.sqrt(2))) == 2 * ulp(np.sqrt(2))
+    _, approximated = execute("ex2.approx.f32 %o0, 0f3F000000;", out="f4", rounding=1)
+    assert len(set(approximated.tolist())) == 1
+    assert abs(approximated[0] - np.float32(np.sqrt(2))) == 2 * ulp(np.sqrt(2))
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_displacement_is_limited_to_some_instructions():
 
     plain, moved = results(), results(rounding=1)
     assert (plain != moved).all()
-    for i, one in enumerate(listed):
-        changed = results(rounding=1, displaced={one.position}) != plain
+    for i, instruction in enumerate(listed):
+        changed = results(rounding=1, displaced={instruction.position}) != plain
         assert changed.tolist() == [i == 0, i == 1]
     assert (results(rounding=1, displaced=()) == plain).all()
     assert (results(displaced={listed[0].position}) == plain).all()
@@ -277,14 +277,14 @@ def errors_of(name, *options):
     """Return the largest errors of a function of CUDA's, in ulp and absolute, over two seeds."""
     rng = np.random.default_rng(11)
     x = singles(rng, 4096, -6, 6, negative=name in SIGNED)
-    exact, found = FUNCTIONS[name][1](x.astype(np.float64)), []
+    exact, errors = FUNCTIONS[name][1](x.astype(np.float64)), []
     for seed in (1, 2):
         y = np.zeros_like(x)
         launch(
             functions_ptx(*options), f"k_{name}", len(x) // 256, 256, [y, x], rounding=seed, count=False, check=False
         )
-        found.append(np.abs(y - exact))
-    worst = np.maximum(*found)
+        errors.append(np.abs(y - exact))
+    worst = np.maximum(*errors)
     kept = np.abs(exact) > 2.0**-100
     return (worst / ulp(exact))[kept].max(), (worst / np.maximum(1, np.abs(exact))).max()
 

@@ -32,10 +32,10 @@ def binder(**options):
 
 
 def test_reads_gather_chosen_threads():
-    found = storage()
-    found.registers.array(0, "%r1")[:] = np.arange(64)
-    assert found.at(0).source("%r1", "u32")(SOME).tolist() == [3, 40]
-    assert found.at(0).source("%r1", "u32")(ALL).base is not None  # a view, not a copy
+    thread_storage = storage()
+    thread_storage.registers.array(0, "%r1")[:] = np.arange(64)
+    assert thread_storage.at(0).source("%r1", "u32")(SOME).tolist() == [3, 40]
+    assert thread_storage.at(0).source("%r1", "u32")(ALL).base is not None  # a view, not a copy
 
 
 def test_one_value_for_all_threads():
@@ -46,33 +46,33 @@ def test_one_value_for_all_threads():
 
 
 def test_a_wider_register_gives_its_low_bits():
-    found = storage()
-    found.registers.array(0, "%rd1")[:] = 0xFFFF_FFFF_8000_0001
-    assert found.at(0).source("%rd1", "s32")(SOME).tolist() == [-(2**31) + 1] * 2
+    thread_storage = storage()
+    thread_storage.registers.array(0, "%rd1")[:] = 0xFFFF_FFFF_8000_0001
+    assert thread_storage.at(0).source("%rd1", "s32")(SOME).tolist() == [-(2**31) + 1] * 2
 
 
 def test_a_narrow_value_is_extended_by_its_sign():
-    found = storage()
-    found.at(0).target("%rd1", "s16")(SOME, np.array([-2, 5], np.int16))
-    found.at(0).target("%rd2", "u16")(SOME, np.array([0xFFFE, 5], np.uint16))
-    assert found.registers.array(0, "%rd1")[[3, 40, 0]].tolist() == [2**64 - 2, 5, 0]
-    assert found.registers.array(0, "%rd2")[[3, 40, 0]].tolist() == [0xFFFE, 5, 0]
+    thread_storage = storage()
+    thread_storage.at(0).target("%rd1", "s16")(SOME, np.array([-2, 5], np.int16))
+    thread_storage.at(0).target("%rd2", "u16")(SOME, np.array([0xFFFE, 5], np.uint16))
+    assert thread_storage.registers.array(0, "%rd1")[[3, 40, 0]].tolist() == [2**64 - 2, 5, 0]
+    assert thread_storage.registers.array(0, "%rd2")[[3, 40, 0]].tolist() == [0xFFFE, 5, 0]
 
 
 def test_guards_and_negated_predicates():
-    found = storage("@!%p1 mov.u32 %r0, 1;")
-    found.registers.array(0, "%p1")[3] = True
-    guard = found.at(0).guard()()
+    thread_storage = storage("@!%p1 mov.u32 %r0, 1;")
+    thread_storage.registers.array(0, "%p1")[3] = True
+    guard = thread_storage.at(0).guard()()
     assert not guard[3]
     assert guard[4]
-    assert found.at(0).source("!%p1", "pred")(SOME).tolist() == [False, True]
+    assert thread_storage.at(0).source("!%p1", "pred")(SOME).tolist() == [False, True]
 
 
 def test_the_carry_flag_is_an_operand():
-    found = storage()
-    found.at(0).target(CARRY, "pred")(SOME, np.array([True]))
-    assert found.registers.carry.sum() == 2
-    found.at(0).target("_", "u32")(SOME, np.array([1], np.uint32))
+    thread_storage = storage()
+    thread_storage.at(0).target(CARRY, "pred")(SOME, np.array([True]))
+    assert thread_storage.registers.carry.sum() == 2
+    thread_storage.at(0).target("_", "u32")(SOME, np.array([1], np.uint32))
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_fixed_addresses(text, space, wanted):
 
 
 def test_addresses_in_32_bits_wrap():
-    found = storage()
-    found.registers.array(0, "%r1")[:] = 4
-    found.registers.array(0, "%rd1")[:] = 4
-    assert found.at(0).address("[%r1+-8]", "shared")(SOME).tolist() == [2**32 - 4] * 2
-    assert found.at(0).address("[%rd1+-8]", "global")(SOME).tolist() == [-4, -4]
+    thread_storage = storage()
+    thread_storage.registers.array(0, "%r1")[:] = 4
+    thread_storage.registers.array(0, "%rd1")[:] = 4
+    assert thread_storage.at(0).address("[%r1+-8]", "shared")(SOME).tolist() == [2**32 - 4] * 2
+    assert thread_storage.at(0).address("[%rd1+-8]", "global")(SOME).tolist() == [-4, -4]
 
 
 @pytest.mark.parametrize(
@@ -124,24 +124,24 @@ def test_a_decimal_number_needs_a_type():
 
 
 def test_lanes_that_a_gate_names_but_that_are_elsewhere():
-    found = storage("shfl.sync.idx.b32 %r0, %r1, 0, 31, %r2;")
-    found.registers.array(0, "%r2")[:] = 0b1111
-    here = Lanes(64, np.array([0, 1, 2, 3, 40]))
+    thread_storage = storage("shfl.sync.idx.b32 %r0, %r1, 0, 31, %r2;")
+    thread_storage.registers.array(0, "%r2")[:] = 0b1111
+    current_lanes = Lanes(64, np.array([0, 1, 2, 3, 40]))
     alive = np.ones(64, bool)
-    assert found.at(0).missing_lanes(here, alive).tolist() == [False, True]
+    assert thread_storage.at(0).missing_lanes(current_lanes, alive).tolist() == [False, True]
     alive[32:40] = False  # lanes that have ended are not waited for
-    assert found.at(0).missing_lanes(here, alive).tolist() == [False, False]
+    assert thread_storage.at(0).missing_lanes(current_lanes, alive).tolist() == [False, False]
 
 
 def test_arrays_that_an_operation_may_use_as_they_are():
-    found = storage()
-    held = found.registers.array(0, "%r1")
-    here = found.at(0)
-    assert np.shares_memory(here.simple("%r1", "s32"), held)
-    assert np.shares_memory(here.exact("%r1", "s32"), held)
-    assert here.simple("7", "u64").tolist() == [7]
-    assert here.exact(CARRY, "pred") is not None
+    thread_storage = storage()
+    held = thread_storage.registers.array(0, "%r1")
+    binding = thread_storage.at(0)
+    assert np.shares_memory(binding.simple("%r1", "s32"), held)
+    assert np.shares_memory(binding.exact("%r1", "s32"), held)
+    assert binding.simple("7", "u64").tolist() == [7]
+    assert binding.exact(CARRY, "pred") is not None
     for text, t in (("%clock", "u32"), ("!%p1", "pred"), ("%rd1", "u32")):
-        assert here.simple(text, t) is None
+        assert binding.simple(text, t) is None
     for text, t in (("_", "u32"), ("%rd1", "u32"), ("%p1", "u32"), ("%r1", "u16")):
-        assert here.exact(text, t) is None
+        assert binding.exact(text, t) is None

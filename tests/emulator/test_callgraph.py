@@ -21,48 +21,48 @@ def graph(body: str, module: str = FUNCTIONS) -> CallGraph:
     return CallGraph(read, read.kernels[0])
 
 
-def names(found: CallGraph) -> list[str]:
-    return [function.name for function in found.functions]
+def names(call_graph: CallGraph) -> list[str]:
+    return [function.name for function in call_graph.functions]
 
 
 def test_callees_follow_their_callers():
-    found = graph("call once;")
-    assert names(found) == ["k", "once", "leaf"]
-    assert found.recursive == [-1, -1, -1]
+    call_graph = graph("call once;")
+    assert names(call_graph) == ["k", "once", "leaf"]
+    assert call_graph.recursive == [-1, -1, -1]
 
 
 def test_functions_that_call_each_other_again_share_a_number():
-    found = graph("call even;")
-    assert set(names(found)) == {"k", "even", "odd", "leaf"}
-    at = {name: i for i, name in enumerate(names(found))}
-    assert found.again(at["even"], at["odd"])
-    assert found.again(at["odd"], at["even"])
-    assert not found.again(at["odd"], at["leaf"])
-    assert not found.again(at["k"], at["even"])
+    call_graph = graph("call even;")
+    assert set(names(call_graph)) == {"k", "even", "odd", "leaf"}
+    at = {name: i for i, name in enumerate(names(call_graph))}
+    assert call_graph.again(at["even"], at["odd"])
+    assert call_graph.again(at["odd"], at["even"])
+    assert not call_graph.again(at["odd"], at["leaf"])
+    assert not call_graph.again(at["k"], at["even"])
 
 
 def test_an_indirect_call_reaches_what_its_table_names():
-    found = graph("mov.b64 %f, leaf; T: .calltargets leaf, once; call %f, T;")
-    assert names(found)[0] == "k"
-    assert set(names(found)) == {"k", "leaf", "once"}
+    call_graph = graph("mov.b64 %f, leaf; T: .calltargets leaf, once; call %f, T;")
+    assert names(call_graph)[0] == "k"
+    assert set(names(call_graph)) == {"k", "leaf", "once"}
 
 
 @pytest.mark.parametrize("register", ["%f", "pointer"])
 def test_an_indirect_call_with_a_prototype_reaches_every_function_whose_address_is_taken(register):
-    found = graph(f"mov.b64 {register}, once; P: .callprototype ()_ (); call {register}, P;")
-    assert set(names(found)) == {"k", "once", "leaf"}
+    call_graph = graph(f"mov.b64 {register}, once; P: .callprototype ()_ (); call {register}, P;")
+    assert set(names(call_graph)) == {"k", "once", "leaf"}
     table = ".global .align 8 .u64 table[2] = {spare, generic(leaf)};\n"
-    found = graph(
+    call_graph = graph(
         f"ld.global.b64 {register}, [table]; P: .callprototype ()_ (); call {register}, P;", FUNCTIONS + table
     )
-    assert set(names(found)) == {"k", "spare", "leaf"}
+    assert set(names(call_graph)) == {"k", "spare", "leaf"}
 
 
 def test_addresses_are_those_of_the_module():
-    found = graph("call leaf;")
-    assert found.address("leaf") == CODE_WINDOW + 16
-    assert found.address("spare") == CODE_WINDOW + 5 * 16
-    assert found.address("nothing") is None
+    call_graph = graph("call leaf;")
+    assert call_graph.address("leaf") == CODE_WINDOW + 16
+    assert call_graph.address("spare") == CODE_WINDOW + 5 * 16
+    assert call_graph.address("nothing") is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_a_call_says():
 
 @pytest.mark.parametrize("operands", ["(%f)", "(%f), (%f)", "3", "[%f]"])
 def test_a_call_of_no_function_is_refused(operands):
-    with pytest.raises(UnsupportedInstruction, match="a call names a function or a register"):
+    with pytest.raises(UnsupportedInstruction, match="a call without a function or register"):
         graph(f"call {operands};")
 
 
@@ -105,14 +105,14 @@ def test_initialisers_name_functions_only_for_indirect_calls():
 
 
 def test_a_function_that_calls_itself_is_recursive():
-    found = graph("call self;", ".func self() { call self; ret; }\n")
-    assert found.again(1, 1)
-    assert not found.again(0, 1)
+    call_graph = graph("call self;", ".func self() { call self; ret; }\n")
+    assert call_graph.again(1, 1)
+    assert not call_graph.again(0, 1)
     assert not graph("call once;").again(0, 1)
 
 
 def test_a_call_without_operands_is_refused():
-    with pytest.raises(UnsupportedInstruction, match="a call names a function or a register"):
+    with pytest.raises(UnsupportedInstruction, match="a call without a function or register"):
         graph("call;")
-    with pytest.raises(UnsupportedInstruction, match="a call names a function or a register"):
+    with pytest.raises(UnsupportedInstruction, match="a call without a function or register"):
         graph("call %f, T, T;")

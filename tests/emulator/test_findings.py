@@ -33,8 +33,8 @@ def test_a_fault_is_told_once_a_line_with_its_first_threads():
 def test_the_other_side_of_a_race():
     findings = Findings(PROGRAM)
     batch = BatchFindings(findings, BATCH)
-    batch.add("shared-race", 1, "race", np.array([0]), other=OtherSide("write", 0, 9))
-    batch.add("shared-race", 0, "race", np.array([0]), other=OtherSide("read", -1, 9))
+    batch.add("shared-race", 1, "race", np.array([0]), other_side=OtherSide("write", 0, 9))
+    batch.add("shared-race", 0, "race", np.array([0]), other_side=OtherSide("read", -1, 9))
     elsewhere, same = (finding.other for finding in findings.all())
     assert elsewhere is not None
     assert same is not None

@@ -53,7 +53,7 @@ def test_registers_wider_than_the_type():
         ("tcgen05.mma.cta_group::1.kind::f16 [%r0], %rd0, %rd1, %r1, %p0;", "it begins with sm_100"),
         (
             "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e2m1.f32 {%f0}, {%r0}, {%r1}, {%f0};",
-            "it begins with sm_100, and the CPU executes what sm_90a has",
+            "it needs sm_100; the emulator supports up to sm_90a",
         ),
         ("@%r0 add.u32 %r0, %r1, %r2;", "not a predicate"),
         ("add.u32 %r0, %rd1, %r2, nothing;", "operand"),

@@ -1,4 +1,4 @@
-"""What the machine does with warps, blocks, memories and arguments, on small kernels."""
+"""The emulated machine on small kernels: warps, blocks, memories and arguments."""
 
 from math import erf
 

@@ -18,65 +18,65 @@ def pool(left=None, ranks=(2, 0, 1, 3)):
 
 
 def test_the_group_of_the_lowest_rank_runs_first():
-    found = pool()
-    found.arrive(((), 0), lanes(0))
-    found.arrive(((), 1), lanes(1))
-    found.arrive(((), 2), lanes(2))
-    assert [found.take()[0][1] for _ in range(3)] == [1, 2, 0]
-    assert not found
+    ready_pool = pool()
+    ready_pool.arrive(((), 0), lanes(0))
+    ready_pool.arrive(((), 1), lanes(1))
+    ready_pool.arrive(((), 2), lanes(2))
+    assert [ready_pool.take()[0][1] for _ in range(3)] == [1, 2, 0]
+    assert not ready_pool
 
 
 def test_threads_of_a_callee_run_before_the_return_and_after_what_precedes_it():
-    found = pool()
-    found.arrive(((), 3), lanes(0))
-    found.arrive(((Caller(3, 0, 1),), 1), lanes(1))  # called from before block 3
-    found.arrive(((), 0), lanes(2))
-    assert [found.take()[0] for _ in range(3)] == [((), 0), ((Caller(3, 0, 1),), 1), ((), 3)]
+    ready_pool = pool()
+    ready_pool.arrive(((), 3), lanes(0))
+    ready_pool.arrive(((Caller(3, 0, 1),), 1), lanes(1))  # called from before block 3
+    ready_pool.arrive(((), 0), lanes(2))
+    assert [ready_pool.take()[0] for _ in range(3)] == [((), 0), ((Caller(3, 0, 1),), 1), ((), 3)]
 
 
 def test_threads_join_those_that_are_ready_or_parked():
-    found = pool()
-    found.arrive(((), 1), lanes(7, 9))
-    found.park(((), 1), lanes(2))
-    found.arrive(((), 1), lanes(8))
-    assert found.take()[1].indices().tolist() == [2, 7, 8, 9]
-    assert not found.unpark()
+    ready_pool = pool()
+    ready_pool.arrive(((), 1), lanes(7, 9))
+    ready_pool.park(((), 1), lanes(2))
+    ready_pool.arrive(((), 1), lanes(8))
+    assert ready_pool.take()[1].indices().tolist() == [2, 7, 8, 9]
+    assert not ready_pool.unpark()
 
 
 def test_warps_that_dice_set_apart_meet_where_they_are_parked():
     batch = make_batch((1, 1, 1), (256, 1, 1), 0, 1)
-    found = Pool(batch, (0,), lambda stack, gone: None, np.random.default_rng(3))
-    found.arrive(((), 0), Lanes(batch.threads, np.arange(256)))
+    ready_pool = Pool(batch, (0,), lambda stack, gone: None, np.random.default_rng(3))
+    ready_pool.arrive(((), 0), Lanes(batch.threads, np.arange(256)))
     turns = 0
-    while found:
-        at, taken = found.take()
+    while ready_pool:
+        at, taken = ready_pool.take()
         turns += 1
         if taken.count < batch.threads:
-            found.park(at, taken)
+            ready_pool.park(at, taken)
     assert taken.count == batch.threads
     assert turns > 2
 
 
 def test_a_parked_group_runs_when_it_is_unparked():
-    found = pool()
-    found.park(((), 0), lanes(1))
-    found.park(((), 2), lanes(2))
-    assert not found
-    assert found.unpark()
-    assert found.take()[0] == ((), 2)
+    ready_pool = pool()
+    ready_pool.park(((), 0), lanes(1))
+    ready_pool.park(((), 2), lanes(2))
+    assert not ready_pool
+    assert ready_pool.unpark()
+    assert ready_pool.take()[0] == ((), 2)
 
 
 def test_the_end_of_a_function_is_left_at_once():
     left: list[tuple[tuple[Caller, ...], list[int]]] = []
-    found = pool(left)
-    found.arrive(((Caller(4, 0, 1),), -1), lanes(3, 5))
-    found.arrive(((), -1), lanes())
+    ready_pool = pool(left)
+    ready_pool.arrive(((Caller(4, 0, 1),), -1), lanes(3, 5))
+    ready_pool.arrive(((), -1), lanes())
     assert left == [((Caller(4, 0, 1),), [3, 5])]
-    assert not found
+    assert not ready_pool
 
 
 def test_living_threads_of_each_block():
-    found = pool()
-    found.end(np.array([0, 1, 70]))
-    assert living(BATCH, found).tolist() == [38, 39]
+    ready_pool = pool()
+    ready_pool.end(np.array([0, 1, 70]))
+    assert living(BATCH, ready_pool).tolist() == [38, 39]
     assert BATCH.exists.sum() == 80  # the batch does not change

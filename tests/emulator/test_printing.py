@@ -1,4 +1,4 @@
-"""What kernels print, against Python's own formatting and C's documented results."""
+"""Output of kernels' printf, compared with Python's formatting and C's documented results."""
 
 import struct
 

@@ -26,18 +26,18 @@ def program(text, name="k"):
 
 
 def test_only_functions_that_can_be_called_are_laid_out_callers_first():
-    found = program(CALLS)
-    assert [function.name for function in found.functions] == ["k", "middle", "leaf"]
-    assert found.offsets == [0, 2, 5]
-    assert [block.index for block in found.blocks] == list(range(len(found.blocks)))
+    laid_out = program(CALLS)
+    assert [function.name for function in laid_out.functions] == ["k", "middle", "leaf"]
+    assert laid_out.offsets == [0, 2, 5]
+    assert [block.index for block in laid_out.blocks] == list(range(len(laid_out.blocks)))
 
 
 def test_memory_is_aligned():
-    found = program(CALLS)
-    places = {name: place for (_, name), place in found.places.items()}
+    laid_out = program(CALLS)
+    places = {name: place for (_, name), place in laid_out.places.items()}
     assert [(places[name].offset, places[name].size) for name in ("p", "h", "v")] == [(0, 8), (8, 2), (16, 20)]
-    assert found.param_bytes == 36
-    assert (found.static_shared_bytes, found.local_bytes) == (40, 24)
+    assert laid_out.param_bytes == 36
+    assert (laid_out.static_shared_bytes, laid_out.local_bytes) == (40, 24)
     assert places["tile"].space == "shared"
     assert places["r"].space == places["x"].space == "frame"
 
@@ -50,22 +50,22 @@ def test_local_variables_of_functions_that_call_themselves_lie_on_the_stack():
     .visible .entry k() { call f; call g; ret; }
     """
     )
-    found = Program(read_ptx(text), "k")
-    number = {function.name: i for i, function in enumerate(found.functions)}
+    laid_out = Program(read_ptx(text), "k")
+    number = {function.name: i for i, function in enumerate(laid_out.functions)}
     f, g = number["f"], number["g"]
-    assert found.places[f, "a"] == Place("stack", 0, 20)
-    assert found.places[f, "b"] == Place("stack", 24, 8)
-    assert found.places[g, "c"] == Place("local", 0, 12)
-    assert found.frames == {f: 64}  # 32 of variables and 24 of registers
-    assert (found.stack_start, found.local_bytes) == (16, 16 + STACK_BYTES)
+    assert laid_out.places[f, "a"] == Place("stack", 0, 20)
+    assert laid_out.places[f, "b"] == Place("stack", 24, 8)
+    assert laid_out.places[g, "c"] == Place("local", 0, 12)
+    assert laid_out.frames == {f: 64}  # 32 of variables and 24 of registers
+    assert (laid_out.stack_start, laid_out.local_bytes) == (16, 16 + STACK_BYTES)
     assert not Program(read_ptx(text.replace("call f; ret", "ret")), "k").has_stack
 
 
 def test_variables_of_functions_in_global_memory_have_names_of_their_own():
     text = HEADER + ".global .b32 x; .visible .entry k() { .global .b32 x; .const .b32 y[2]; ret; }"
-    found = Program(read_ptx(text), "k")
-    assert [(name, number) for name, number, _ in found.memory_variables()] == [("x", -1), ("k::x", 0), ("k::y", 0)]
-    assert [found.symbol(0, name) for name in ("x", "y", "z")] == ["k::x", "k::y", "z"]
+    laid_out = Program(read_ptx(text), "k")
+    assert [(name, number) for name, number, _ in laid_out.memory_variables()] == [("x", -1), ("k::x", 0), ("k::y", 0)]
+    assert [laid_out.symbol(0, name) for name in ("x", "y", "z")] == ["k::x", "k::y", "z"]
 
 
 def test_an_unknown_kernel_is_named_with_the_known_ones():
@@ -88,12 +88,13 @@ def test_the_granule_is_the_narrowest_access_to_shared_memory(body, granule):
 
 
 def test_loops_come_before_what_follows_them():
-    found = program(kernel("@%p0 bra AFTER;\nLOOP:\n@%p1 bra LOOP;\nbra AFTER;\nAFTER:\nmov.u32 %r0, 1;"))
+    laid_out = program(kernel("@%p0 bra AFTER;\nLOOP:\n@%p1 bra LOOP;\nbra AFTER;\nAFTER:\nmov.u32 %r0, 1;"))
     ranks = {
-        found.code[block.first][1].opcode + str(block.index): found.priority[block.index] for block in found.blocks
+        laid_out.code[block.first][1].opcode + str(block.index): laid_out.priority[block.index]
+        for block in laid_out.blocks
     }
-    assert found.priority[-1] == max(ranks.values())
-    assert found.successors(found.blocks[0]) == [found.blocks[-1].index, 1]
+    assert laid_out.priority[-1] == max(ranks.values())
+    assert laid_out.successors(laid_out.blocks[0]) == [laid_out.blocks[-1].index, 1]
 
 
 def test_sizes_and_alignment_of_variables():
@@ -106,8 +107,8 @@ def test_sizes_and_alignment_of_variables():
 
 def test_instructions_name_registers_of_wgmma():
     multiply = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, 1, 1, 1, 0, 0;"
-    found = program(kernel(f"mov.f32 %f4, %f0; {multiply} add.f32 %f5, %f6, %f1; mov.u32 %r0, 1;"))
-    assert found.wgmma_operands[:4] == (
+    laid_out = program(kernel(f"mov.f32 %f4, %f0; {multiply} add.f32 %f5, %f6, %f1; mov.u32 %r0, 1;"))
+    assert laid_out.wgmma_operands[:4] == (
         ((0, "%f4"), (0, "%f0")),
         tuple((0, f"%f{i}") for i in range(4)),
         ((0, "%f1"),),
@@ -158,18 +159,18 @@ def test_facts_of_a_text(name, body, value):
 
 
 def test_approximate_instructions_in_listing_order():
-    found = program(kernel("rcp.approx.f32 %f0, %f1;\nadd.f32 %f0, %f0, %f1;\nex2.approx.ftz.f32 %f2, %f1;"))
-    assert [(one.position, one.opcode) for one in found.approximate] == [
+    laid_out = program(kernel("rcp.approx.f32 %f0, %f1;\nadd.f32 %f0, %f0, %f1;\nex2.approx.ftz.f32 %f2, %f1;"))
+    assert [(one.position, one.opcode) for one in laid_out.approximate] == [
         (0, "rcp.approx.f32"),
         (2, "ex2.approx.ftz.f32"),
     ]
-    assert [one.line for one in found.approximate] == [found.code[0][1].line, found.code[2][1].line]
+    assert [one.line for one in laid_out.approximate] == [laid_out.code[0][1].line, laid_out.code[2][1].line]
     assert program(kernel("add.f32 %f0, %f0, %f1;")).approximate == ()
 
 
 def test_copies_of_wgmma_registers_are_followed_to_the_end():
     multiply = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, 1, 1, 1, 0, 0;"
     copies = "mov.f32 %f6, %f5; mov.f32 %f5, %f0; mov.f32 %f8, %f9; mov.f32 %f7, 0f00000000;"
-    found = program(kernel(f"{copies} {multiply}"))
-    assert found.wgmma_registers == {(0, f"%f{i}") for i in (0, 1, 2, 3, 5, 6)}
+    laid_out = program(kernel(f"{copies} {multiply}"))
+    assert laid_out.wgmma_registers == {(0, f"%f{i}") for i in (0, 1, 2, 3, 5, 6)}
     assert program(kernel(copies)).wgmma_registers == frozenset()

@@ -17,60 +17,60 @@ def registers(threads=64):
 
 
 def test_registers_are_unsigned_arrays_of_their_width():
-    found = registers()
-    assert found.array(0, "%one").dtype == np.uint16
-    assert found.array(0, "%many2").dtype == np.uint64
-    assert found.array(0, "%flag").dtype == np.bool_
-    assert found.array(0, "%many1").shape == (64,)
+    register_file = registers()
+    assert register_file.array(0, "%one").dtype == np.uint16
+    assert register_file.array(0, "%many2").dtype == np.uint64
+    assert register_file.array(0, "%flag").dtype == np.bool_
+    assert register_file.array(0, "%many1").shape == (64,)
 
 
 def test_a_register_is_one_array_and_no_other_register_is():
-    found = registers()
-    found.array(0, "%many1")[3] = 9
-    assert found.array(0, "%many1")[3] == 9
-    assert not found.array(0, "%many0").any()
+    register_file = registers()
+    register_file.array(0, "%many1")[3] = 9
+    assert register_file.array(0, "%many1")[3] == 9
+    assert not register_file.array(0, "%many0").any()
 
 
 def test_types_of_names():
-    found = registers()
-    assert found.type_of(0, "%one") == "s16"
-    assert found.type_of(0, "%many0") == "f64"
-    assert found.type_of(0, "%many") is None
-    assert found.type_of(0, "%one1") is None
-    assert found.array(0, "tile") is None
+    register_file = registers()
+    assert register_file.type_of(0, "%one") == "s16"
+    assert register_file.type_of(0, "%many0") == "f64"
+    assert register_file.type_of(0, "%many") is None
+    assert register_file.type_of(0, "%one1") is None
+    assert register_file.array(0, "tile") is None
 
 
 def test_components_of_vectors_are_registers():
     program = Program(read_ptx(kernel("", (), ".reg .v2 .f32 %pair; .reg .v4 .b32 %quad;")), "k")
-    found = RegisterFile(program, 32)
-    assert [found.type_of(0, f"%pair.{i}") for i in "xyz"] == ["f32", "f32", None]
-    assert [found.type_of(0, f"%quad.{i}") for i in "xyzw"] == ["b32"] * 4
-    assert found.type_of(0, "%pair") is None
+    register_file = RegisterFile(program, 32)
+    assert [register_file.type_of(0, f"%pair.{i}") for i in "xyz"] == ["f32", "f32", None]
+    assert [register_file.type_of(0, f"%quad.{i}") for i in "xyzw"] == ["b32"] * 4
+    assert register_file.type_of(0, "%pair") is None
 
 
 def test_the_stack_pointer_belongs_to_no_function():
     program = Program(read_ptx(kernel("alloca.u64 %rd0, 16, 16;")), "k")
-    found = RegisterFile(program, 32)
-    assert found.type_of(-1, STACK_POINTER) == "b64"
-    assert found.type_of(0, STACK_POINTER) is None
-    assert found.type_of(1, STACK_POINTER) is None
-    pointer = found.array(-1, STACK_POINTER)
+    register_file = RegisterFile(program, 32)
+    assert register_file.type_of(-1, STACK_POINTER) == "b64"
+    assert register_file.type_of(0, STACK_POINTER) is None
+    assert register_file.type_of(1, STACK_POINTER) is None
+    pointer = register_file.array(-1, STACK_POINTER)
     assert pointer is not None
     assert pointer.tolist() == [program.stack_start] * 32
     assert registers().array(-1, STACK_POINTER) is None
 
 
 def test_registers_of_a_function_and_their_digest():
-    found = registers()
-    found.array(0, "%flag")
-    found.array(0, "%many1")
-    assert [name for name, _ in found.of(0)] == ["%flag", "%many1"]
-    assert found.of(1) == []
+    register_file = registers()
+    register_file.array(0, "%flag")
+    register_file.array(0, "%many1")
+    assert [name for name, _ in register_file.of(0)] == ["%flag", "%many1"]
+    assert register_file.of(1) == []
     digests = []
-    for change in (None, found.carry, found.array(0, "%many1")):
+    for change in (None, register_file.carry, register_file.array(0, "%many1")):
         if change is not None:
             change[63] = 1
         digest = hashlib.sha256()
-        found.hash_into(digest)
+        register_file.hash_into(digest)
         digests.append(digest.digest())
     assert len(set(digests)) == 3

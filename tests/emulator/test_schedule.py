@@ -1,4 +1,4 @@
-"""Blocks and warps take turns; what can never go on is told apart."""
+"""Scheduling of blocks and warps, and detection of deadlocks and endless loops."""
 
 import compiling
 import numpy as np

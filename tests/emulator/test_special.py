@@ -15,32 +15,32 @@ def table(grid=(4, 3, 2), block=(6, 5, 2), first=5, blocks=3, cluster=(1, 1, 1))
 
 
 def test_lanes_and_their_masks():
-    _, found = table()
-    lane = found["%laneid"].astype(np.uint64)
+    _, special = table()
+    lane = special["%laneid"].astype(np.uint64)
     np.testing.assert_array_equal(lane[:60], np.arange(60) % 32)
-    np.testing.assert_array_equal(found["%warpid"][:60], np.arange(60) // 32)
-    np.testing.assert_array_equal(found["%lanemask_eq"], 2**lane)
-    np.testing.assert_array_equal(found["%lanemask_lt"], 2**lane - 1)
-    np.testing.assert_array_equal(found["%lanemask_le"] ^ found["%lanemask_gt"], 2**32 - 1)
-    np.testing.assert_array_equal(found["%lanemask_lt"] ^ found["%lanemask_ge"], 2**32 - 1)
+    np.testing.assert_array_equal(special["%warpid"][:60], np.arange(60) // 32)
+    np.testing.assert_array_equal(special["%lanemask_eq"], 2**lane)
+    np.testing.assert_array_equal(special["%lanemask_lt"], 2**lane - 1)
+    np.testing.assert_array_equal(special["%lanemask_le"] ^ special["%lanemask_gt"], 2**32 - 1)
+    np.testing.assert_array_equal(special["%lanemask_lt"] ^ special["%lanemask_ge"], 2**32 - 1)
 
 
 def test_sizes_are_the_same_for_all_threads():
-    _, found = table()
-    assert [found[f"%ntid.{axis}"].tolist() for axis in "xyz"] == [[6], [5], [2]]
-    assert [found[f"%nctaid.{axis}"].tolist() for axis in "xyz"] == [[4], [3], [2]]
-    assert (found["%total_smem_size"][0], found["%dynamic_smem_size"][0]) == (640, 128)
+    _, special = table()
+    assert [special[f"%ntid.{axis}"].tolist() for axis in "xyz"] == [[6], [5], [2]]
+    assert [special[f"%nctaid.{axis}"].tolist() for axis in "xyz"] == [[4], [3], [2]]
+    assert (special["%total_smem_size"][0], special["%dynamic_smem_size"][0]) == (640, 128)
 
 
 def test_clusters_extend_along_x():
-    batch, found = table(first=4, blocks=4, cluster=(2, 1, 1))
+    batch, special = table(first=4, blocks=4, cluster=(2, 1, 1))
     of_blocks = slice(None, None, 64)
-    assert found["%ctaid.x"][of_blocks].tolist() == [0, 1, 2, 3]
-    assert found["%clusterid.x"][of_blocks].tolist() == [0, 0, 1, 1]
-    assert found["%cluster_ctarank"][of_blocks].tolist() == [0, 1, 0, 1]
-    assert found["%clusterid.y"][of_blocks].tolist() == [1, 1, 1, 1]
-    assert (found["%nclusterid.x"][0], found["%cluster_nctaid.x"][0], found["%cluster_nctaid.y"][0]) == (2, 2, 1)
-    assert found["%is_explicit_cluster"][0]
+    assert special["%ctaid.x"][of_blocks].tolist() == [0, 1, 2, 3]
+    assert special["%clusterid.x"][of_blocks].tolist() == [0, 0, 1, 1]
+    assert special["%cluster_ctarank"][of_blocks].tolist() == [0, 1, 0, 1]
+    assert special["%clusterid.y"][of_blocks].tolist() == [1, 1, 1, 1]
+    assert (special["%nclusterid.x"][0], special["%cluster_nctaid.x"][0], special["%cluster_nctaid.y"][0]) == (2, 2, 1)
+    assert special["%is_explicit_cluster"][0]
     assert batch.cluster == 2
 
 
@@ -65,13 +65,13 @@ def seen(machine, blocks=200, **options):
 
 
 def test_a_machine_spreads_blocks_over_its_multiprocessors():
-    found = seen(1)
-    of_blocks = found[:, 0, 0, 0]
-    assert (found[..., 0] == of_blocks[:, None, None]).all()
+    sm_ids = seen(1)
+    of_blocks = sm_ids[:, 0, 0, 0]
+    assert (sm_ids[..., 0] == of_blocks[:, None, None]).all()
     assert of_blocks.max() < 132
     assert 50 < len(set(of_blocks[:132].tolist())) < 132  # one SM has several, while others have none
-    assert (found[..., 2] == 132).all()
-    assert (found[..., 3] == np.arange(32)).all()
+    assert (sm_ids[..., 2] == 132).all()
+    assert (sm_ids[..., 3] == np.arange(32)).all()
 
 
 def test_a_machine_gives_the_warps_of_a_block_distinct_slots():
@@ -95,10 +95,10 @@ def test_a_machine_is_the_same_in_every_order_and_another_one_with_another_seed(
 
 
 def test_without_a_seed_there_is_one_multiprocessor():
-    found = seen(None)
-    assert not found[..., 0].any()
-    assert (found[..., 2] == 1).all()
-    assert (found[..., 1] == np.arange(4)[:, None]).all()
+    sm_ids = seen(None)
+    assert not sm_ids[..., 0].any()
+    assert (sm_ids[..., 2] == 1).all()
+    assert (sm_ids[..., 1] == np.arange(4)[:, None]).all()
 
 
 def test_clocks_of_a_machine_start_anywhere_and_go_on_as_before():
@@ -155,18 +155,18 @@ def test_a_clock_wraps_at_64_bits():
 
 
 def test_every_numbered_register_is_there():
-    _, found = table()
+    _, special = table()
     for stem, count, suffix in (("%pm", 8, ""), ("%pm", 8, "_64"), ("%envreg", 32, "")):
         names = {f"{stem}{i}{suffix}" for i in range(count)}
-        assert names <= found.keys()
-        assert f"{stem}{count}{suffix}" not in found
-        assert not any(found[name].any() for name in names)
-    assert found["%pm7_64"].dtype == np.uint64
-    assert {found["%nwarpid"][0], found["%nsmid"][0], found["%smid"][0]} == {64, 1, 0}
-    assert found["%aggr_smem_size"][0] == 640
+        assert names <= special.keys()
+        assert f"{stem}{count}{suffix}" not in special
+        assert not any(special[name].any() for name in names)
+    assert special["%pm7_64"].dtype == np.uint64
+    assert {special["%nwarpid"][0], special["%nsmid"][0], special["%smid"][0]} == {64, 1, 0}
+    assert special["%aggr_smem_size"][0] == 640
 
 
 def test_the_workspace_of_a_grid_is_an_address_in_two_halves():
     batch = make_batch((1, 1, 1), (32, 1, 1), 0, 1)
-    found = special_registers(batch, 0, 0, workspace=(5 << 32) + 9)
-    assert (found["%envreg1"][0], found["%envreg2"][0]) == (5, 9)
+    special = special_registers(batch, 0, 0, workspace=(5 << 32) + 9)
+    assert (special["%envreg1"][0], special["%envreg2"][0]) == (5, 9)

@@ -112,7 +112,7 @@ def test_what_becomes_of_an_undefined_register_of_a_matrix(use, count):
 
 @pytest.mark.parametrize(("filled", "kinds"), [(32, {"endless-loop"}), (31, {"endless-loop", "uninitialised-read"})])
 def test_what_a_stuck_kernel_read_unwritten_is_told(filled, kinds):
-    """What it would have decided is not known."""
+    """An endless loop still reports the uninitialised reads before it."""
     load = WAYS["matrices"].split("stmatrix")[0] + "setp.eq.u32 %p2, %r63, %r63; LOOP: @%p2 bra LOOP;"
     body = FRAGMENT.replace("FILLED", str(filled)).replace("READ", "0").replace("LOAD", load)
     assert {kind for kind, _ in found(body)} == kinds

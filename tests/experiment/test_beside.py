@@ -190,14 +190,14 @@ def test_a_tensor_map_of_an_array_of_the_operator(read, tmp_path):
     made = point.instance.launches
     assert made.tensor_maps == (TensorMap("a_map", "A", "float32", (1024, 256), 1024, (32, 64), 128),)
     assert made.steps[0].arguments == (("C", "float32*"), ("a_map", "tensor_map"))
-    [one] = planned(experiment, [toolchain("nvrtc")])
-    [outcome] = build([build_task(one)])
+    [variant] = planned(experiment, [toolchain("nvrtc")])
+    [outcome] = build([build_task(variant)])
     context = flow.FlowContext(experiment, None, emulate=False)
-    assert flow.argument_mistake(context, flow.inspect(context, one, outcome, None), outcome) is None
+    assert flow.argument_mistake(context, flow.inspect(context, variant, outcome, None), outcome) is None
     for old, new, part in (
-        (" of [k, m] strides [lda, 1]", "", "a map of an operator's array says its dimensions"),
+        (" of [k, m] strides [lda, 1]", "", "a map of an operator's array must state its dimensions"),
         ("lda, 1", "ldx, 1", "unknown name 'ldx' in an argument"),
-        ("A as", "float32[m, k] as", "a scratch buffer has no tensor map"),
+        ("A as", "float32[m, k] as", "a scratch buffer cannot have a tensor map"),
     ):
         with pytest.raises(UserError, match=part):
             read(HEAD + MAPPED.replace(old, new))
@@ -235,10 +235,10 @@ def test_the_operator_of_a_file(read):
         (CUDA, "2 * alpha", "2 *", ("kernels[0].arguments.factor",)),
         (CUDA, "factor: 2 * alpha", "factor: float32", ("the scalar factor has no value", "float32 = EXPRESSION")),
         (CUDA, "factor: 2 * alpha", "factor: float23 = 2", ("kernels[0].arguments.factor",)),
-        (CUDA, "c: C, a: A", "c: A, a: A", ("the kernel gets no output of the operator", "accepted: C")),
+        (CUDA, "c: C, a: A", "c: A, a: A", ("no argument is an output of the operator", "accepted: C")),
         (CUDA, "    arguments: {c: C, a: A, rows: m, factor: 2 * alpha, far: lda * k}\n", "",
          ("a key is missing", "kernels[0].arguments", "an array (A, B, C)")),
-        (CUDA, "a: A", 'a: "float32[m] normal"', ("a scratch buffer has no contents", "zeros")),
+        (CUDA, "a: A", 'a: "float32[m] normal"', ("a scratch buffer cannot have initial contents", "zeros")),
         (CUDA, "a: A", 'a: "float32[q]"', ("unknown name 'q' in an argument", "kernels[0].arguments.a")),
         (CUDA, "a: A, rows", 'k: "float32[n]", rows', ("the scratch buffer has the name of an array or a field",)),
         (CUDA, "{OFFSET: [0, 1]}", "{m: 1}", ("a parameter and a field of the problem have one name",)),
@@ -283,16 +283,16 @@ def test_element_types_that_no_field_says(read, monkeypatch):
 
 
 def test_one_problem_of_each_kind_is_asked(read, monkeypatch):
-    asked = []
+    checked_sizes = []
 
     def offered_by(_, problem):
-        asked.append(problem.m)
+        checked_sizes.append(problem.m)
         return Offered({}, {"C": problem.dtype}, ("C",))
 
     monkeypatch.setattr(Gemm, "offered", offered_by)
     text = (HEAD + TRITONS).replace("m: 1024", "m: [1024, 2048]").replace("k: 256", "k: 256, dtype: [float16, float32]")
     experiment = read(text.replace("a: B, b: A", "a: C, b: C"))
-    assert asked == [64, 64]  # at the size that the CPU executes, once for each dtype
+    assert checked_sizes == [64, 64]  # at the size that the CPU executes, once for each dtype
     assert [one.arrays["C"] for _, one in offered(experiment.operator, experiment.problems)] == [
         "float16", "float32"
     ] * 2  # fmt: skip

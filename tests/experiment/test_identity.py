@@ -154,14 +154,14 @@ def copies(value: Any, kind: type, name: str) -> list[Any]:
         ]
     if not dataclasses.is_dataclass(value) and not isinstance(value, BaseModel):
         return []
-    found = []
+    changed_copies = []
     for field in fields_of(type(value)):
         below = getattr(value, field)
         if counts(type(value), field):
-            found += [with_field(value, field, one) for one in copies(below, kind, name)]
+            changed_copies += [with_field(value, field, one) for one in copies(below, kind, name)]
         if type(value) is kind and field == name:
-            found.append(with_field(value, field, changed(below)))
-    return found
+            changed_copies.append(with_field(value, field, changed(below)))
+    return changed_copies
 
 
 def with_field(value: Any, name: str, now: object) -> Any:
@@ -229,9 +229,9 @@ def test_every_type_below_a_variant_is_in_the_list(planned):
 
 
 def test_the_order_of_arguments_counts_and_that_of_parameters_does_not(planned):
-    one = planned[0]
-    point = dataclasses.replace(one.point, parameters=dict(reversed(one.point.parameters.items())))
-    assert fingerprint(dataclasses.replace(one, point=point)) == one.fingerprint
+    variant = planned[0]
+    point = dataclasses.replace(variant.point, parameters=dict(reversed(variant.point.parameters.items())))
+    assert fingerprint(dataclasses.replace(variant, point=point)) == variant.fingerprint
     assert plain({"a": 1, "b": 2}) != plain({"b": 2, "a": 1})
     assert plain(1) is not plain(True)
 

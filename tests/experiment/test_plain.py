@@ -135,11 +135,11 @@ def test_options_may_be_swept(read):
         ("problem: {n: 1_000_000}", "problem: 1_000_000", ("add.yaml:3: not a mapping", "{n: 1000000}")),
         ("problem: {n: 1_000_000}", "problem: {n: 10M}", ("add.yaml:3: n is a text", "key: problem.n\n")),
         ("[64, 128]}", "[64, 128], UNROLL: [1, 2]}", ("add.yaml:6: nothing mentions this", "parameters.UNROLL")),
-        ("grid:", "metrics: {GB/s: 12 * n}\ngrid:", ("add.yaml:7: the first metric is no rate", "metrics.GB/s")),
+        ("grid:", "metrics: {GB/s: 12 * n}\ngrid:", ("add.yaml:7: the first metric must be a rate", "metrics.GB/s")),
         (
             "grid:",
             "metrics: {ms: 1e3 * time}\ngrid:",
-            ("add.yaml:7: the first metric is no rate", "launches/s: 1 / time"),
+            ("add.yaml:7: the first metric must be a rate", "launches/s: 1 / time"),
         ),
         (
             "grid:",

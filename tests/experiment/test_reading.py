@@ -37,31 +37,31 @@ def test_parameters_have_each_value_once(reading):
 
 
 def test_mistakes_are_kept_and_reading_goes_on(reading):
-    found = reading(FILE.replace("[1, 2, 1]", "[1, two]").replace("b:", "n:"))
-    assert list(axes_of(found)) == ["a", "n"]
-    with found.noting():
+    file_reading = reading(FILE.replace("[1, 2, 1]", "[1, two]").replace("b:", "n:"))
+    assert list(axes_of(file_reading)) == ["a", "n"]
+    with file_reading.noting():
         raise UserError("one more", code="wrong-value")
-    assert [one.message for one in found.mistakes] == [
+    assert [one.message for one in file_reading.mistakes] == [
         "the values are of several types",
         "a parameter and a field of the problem have one name",
         "one more",
     ]
-    assert found.mistakes[0].at.line == 4
+    assert file_reading.mistakes[0].at.line == 4
 
 
 def test_constraints_and_sizes_name_what_is_known(reading):
-    found = reading(f"{FILE}constraints: [a < c]\nemulate: {{m: 4}}\n")
-    check_constraints(found, {"a", "b", "n"})
-    check_emulated(found)
-    assert [one.key for one in found.mistakes] == ["constraints[0]", "emulate.m"]
+    file_reading = reading(f"{FILE}constraints: [a < c]\nemulate: {{m: 4}}\n")
+    check_constraints(file_reading, {"a", "b", "n"})
+    check_emulated(file_reading)
+    assert [one.key for one in file_reading.mistakes] == ["constraints[0]", "emulate.m"]
 
 
 def test_a_baseline_is_a_setting_of_the_parameters(reading):
     axes = axes_of(reading())
     assert baseline_of(reading(f"{FILE}baseline: {{a: 2}}\n"), axes) == {"a": 2}
-    found = reading(f"{FILE}baseline: {{a: 3, d: 1}}\n")
-    assert baseline_of(found, axes) == {}
-    assert [one.key for one in found.mistakes] == ["baseline.a", "baseline.d"]
+    file_reading = reading(f"{FILE}baseline: {{a: 3, d: 1}}\n")
+    assert baseline_of(file_reading, axes) == {}
+    assert [one.key for one in file_reading.mistakes] == ["baseline.a", "baseline.d"]
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_a_baseline_is_a_setting_of_the_parameters(reading):
 def test_a_source_that_cannot_be_had(reading, tmp_path, content, why):
     if content is not None:
         (tmp_path / "k.cu").write_bytes(content)
-    found = reading()
-    assert found.text("k.cu") is None
-    assert why in str(found.mistakes[0])
+    file_reading = reading()
+    assert file_reading.text("k.cu") is None
+    assert why in str(file_reading.mistakes[0])
 
 
 def test_a_link_to_nothing_is_told_as_one(reading, tmp_path):
     (tmp_path / "k.cu").symlink_to("gone.cu")
-    found = reading()
-    assert found.text("k.cu") is None
-    assert (found.mistakes[0].found, found.mistakes[0].accepted) == ("k.cu, a link to gone.cu", None)
+    file_reading = reading()
+    assert file_reading.text("k.cu") is None
+    assert (file_reading.mistakes[0].found, file_reading.mistakes[0].accepted) == ("k.cu, a link to gone.cu", None)
 
 
 @pytest.mark.parametrize(("values", "name"), [((1, 2), "int"), ((1, 2.5), "float"), ((True,), "bool"), (("a",), "str")])

@@ -40,14 +40,14 @@ def test_the_last_list_varies_fastest_and_labels_name_what_is_swept():
 @settings(max_examples=30)
 def test_constraints_keep_exactly_the_points_that_satisfy_them(unrolls, paddings, limit):
     allowed = [(u, p) for u, p in itertools.product(sorted(unrolls), sorted(paddings)) if u + p <= limit]
-    made = experiment({"unroll": sorted(unrolls), "padding": sorted(paddings)}, [f"unroll + padding <= {limit}"])
+    parsed = experiment({"unroll": sorted(unrolls), "padding": sorted(paddings)}, [f"unroll + padding <= {limit}"])
     if allowed:
-        expansion = expand(made)
+        expansion = expand(parsed)
         assert [(p.parameters["unroll"], p.parameters["padding"]) for p in expansion.points] == allowed
         assert sum(expansion.excluded.values()) == expansion.combinations - len(allowed)
     else:
         with pytest.raises(UserError, check=coded("nothing-left", key="kernels[0]", line=7)):
-            expand(made)
+            expand(parsed)
 
 
 def test_requirements_of_the_template_leave_points_out():
@@ -65,10 +65,10 @@ def test_a_point_that_cannot_be_says_why():
 
 
 def test_large_sweeps_want_to_be_asked_for():
-    made = experiment({"unroll": [1, 2, 4, 8], "padding": [0, 4]}, toolchains="[nvrtc, nvcc]")
+    parsed = experiment({"unroll": [1, 2, 4, 8], "padding": [0, 4]}, toolchains="[nvrtc, nvcc]")
     with pytest.raises(UserError, check=coded("out-of-range", key="kernels")):
-        expand(made, max_variants=15)
-    assert len(expand(made, max_variants=16).points) == 8
+        expand(parsed, max_variants=15)
+    assert len(expand(parsed, max_variants=16).points) == 8
 
 
 def test_points_come_problem_by_problem():
@@ -77,8 +77,8 @@ def test_points_come_problem_by_problem():
 
 
 def test_constraints_may_use_the_problem():
-    made = experiment({"block_k": [8, 16]}, ["k % block_k == 0"], problem="{m: 64, n: 64, k: [24, 32]}")
-    assert [p.label for p in expand(made).points] == ["k=24 block_k=8", "k=32 block_k=8", "k=32 block_k=16"]
+    parsed = experiment({"block_k": [8, 16]}, ["k % block_k == 0"], problem="{m: 64, n: 64, k: [24, 32]}")
+    assert [p.label for p in expand(parsed).points] == ["k=24 block_k=8", "k=32 block_k=8", "k=32 block_k=16"]
 
 
 SPACE = {"unroll": [1, 2, 4, 8], "padding": [0, 4], "double_buffer": [False, True], "vector_width": [1, 2, 4]}
@@ -89,8 +89,8 @@ def key(point):
 
 
 def test_a_sample_is_reproducible_valid_and_without_repeats():
-    made = experiment(SPACE, ["unroll < 8"], search="{sample: 10, seed: 3}")
-    first, again = expand(made), expand(made)
+    parsed = experiment(SPACE, ["unroll < 8"], search="{sample: 10, seed: 3}")
+    first, again = expand(parsed), expand(parsed)
     assert list(map(key, first.points)) == list(map(key, again.points))
     assert len(set(map(key, first.points))) == 10
     assert all(p.parameters["unroll"] < 8 for p in first.points)
@@ -126,10 +126,10 @@ def test_an_astronomical_space_is_sampled_without_being_listed(tmp_path):
 
 
 def test_a_sampled_point_is_tried_for_every_problem_that_allows_it():
-    made = experiment(
+    parsed = experiment(
         {"block_k": [8, 16]}, ["k % block_k == 0"], problem="{m: 64, n: 64, k: [24, 32]}", search="{sample: 2}"
     )
-    assert sorted(map(key, expand(made).points)) == ["k=24 block_k=8", "k=32 block_k=16", "k=32 block_k=8"]
+    assert sorted(map(key, expand(parsed).points)) == ["k=24 block_k=8", "k=32 block_k=16", "k=32 block_k=8"]
 
 
 def test_neighbours_differ_in_one_parameter_and_are_new_and_valid():

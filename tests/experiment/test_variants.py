@@ -30,22 +30,22 @@ def experiment(text: str = TEXT) -> Experiment:
 
 
 def test_every_point_is_planned_for_every_architecture() -> None:
-    made = experiment()
-    points = expand(made).points
-    planned = plan(made, points, NVRTC, ["sm_80", "sm_90"], first=5)
+    parsed = experiment()
+    points = expand(parsed).points
+    planned = plan(parsed, points, NVRTC, ["sm_80", "sm_90"], first=5)
     assert [one.position for one in planned] == list(range(5, 5 + 2 * len(points)))
     assert [one.label for one in planned[:2]] == ["m=64 unroll=1 sm_80", "m=64 unroll=1 sm_90"]
     assert len({one.variant for one in planned}) == len(planned)
 
 
 def test_labels_leave_out_what_does_not_vary() -> None:
-    made = experiment()
-    assert plan(made, expand(made).points, NVRTC, ["sm_90"])[0].label == "m=64 unroll=1"
+    parsed = experiment()
+    assert plan(parsed, expand(parsed).points, NVRTC, ["sm_90"])[0].label == "m=64 unroll=1"
 
 
 def test_sizes_share_their_source_and_have_launches_of_their_own() -> None:
-    made = experiment()
-    small, _, large, _ = plan(made, expand(made).points, NVRTC, ["sm_90"])
+    parsed = experiment()
+    small, _, large, _ = plan(parsed, expand(parsed).points, NVRTC, ["sm_90"])
     assert small.request.source is large.request.source
     assert small.launches != large.launches
     assert small.launches == small.instance.launches
@@ -53,22 +53,22 @@ def test_sizes_share_their_source_and_have_launches_of_their_own() -> None:
 
 
 def test_an_id_depends_on_what_decides_the_machine_code() -> None:
-    made = experiment()
-    first = expand(made).points[0]
+    parsed = experiment()
+    first = expand(parsed).points[0]
 
     def variant(of: Experiment, arch: str = "sm_90") -> str:
         return plan(of, [first], NVRTC, [arch])[0].variant
 
-    assert variant(made) == variant(experiment())
-    assert variant(made) != variant(made, "sm_80")
-    assert variant(made) != variant(replace(made, options=(("--use_fast_math",),)))
-    assert variant(made) == variant(replace(made, question="another"))
+    assert variant(parsed) == variant(experiment())
+    assert variant(parsed) != variant(parsed, "sm_80")
+    assert variant(parsed) != variant(replace(parsed, options=(("--use_fast_math",),)))
+    assert variant(parsed) == variant(replace(parsed, question="another"))
 
 
 def test_an_architecture_that_a_compiler_lacks_is_refused() -> None:
-    made = experiment()
+    parsed = experiment()
     with pytest.raises(UserError, check=coded("unsupported", key="archs", found="sm_10")) as error:
-        plan(made, expand(made).points, NVRTC, ["sm_10"])
+        plan(parsed, expand(parsed).points, NVRTC, ["sm_10"])
     assert (error.value.key, error.value.found) == ("archs", "sm_10")
 
 
@@ -89,30 +89,30 @@ def test_a_plan_holds_no_source_and_no_request() -> None:
         gc.collect()
         return sum(isinstance(one, CompileRequest) for one in gc.get_objects())
 
-    made, before = experiment(), requests()
-    planned = plan(made, expand(made).points, NVRTC, ["sm_80", "sm_90"])
+    parsed, before = experiment(), requests()
+    planned = plan(parsed, expand(parsed).points, NVRTC, ["sm_80", "sm_90"])
     assert requests() == before
     assert planned[1].request == planned[1].request
     assert planned[1].request is not planned[1].request
 
 
 def test_a_plan_is_a_sequence_that_grows() -> None:
-    made = experiment()
-    points = expand(made).points
-    first = plan(made, points, NVRTC, ["sm_90"])
-    both = first + plan(made, points, NVRTC, ["sm_80"], first=len(first))
-    assert len(both) == 2 * len(first)
-    assert [one.variant for one in both] == both.variants
-    assert [one.position for one in both] == both.positions == list(range(len(both)))
-    assert [one.point for one in both] == both.points
-    assert both[-1].request.arch == "sm_80"
-    assert [one.variant for one in both[1:3]] == both.variants[1:3]
+    parsed = experiment()
+    points = expand(parsed).points
+    first = plan(parsed, points, NVRTC, ["sm_90"])
+    combined = first + plan(parsed, points, NVRTC, ["sm_80"], first=len(first))
+    assert len(combined) == 2 * len(first)
+    assert [one.variant for one in combined] == combined.variants
+    assert [one.position for one in combined] == combined.positions == list(range(len(combined)))
+    assert [one.point for one in combined] == combined.points
+    assert combined[-1].request.arch == "sm_80"
+    assert [one.variant for one in combined[1:3]] == combined.variants[1:3]
 
 
 def test_ids_do_not_depend_on_how_many_points_are_rendered_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = experiment()
-    together = plan(made, expand(made).points, NVRTC, ["sm_90"])
+    parsed = experiment()
+    together = plan(parsed, expand(parsed).points, NVRTC, ["sm_90"])
     monkeypatch.setattr("lab.experiment.variants._SLICE", 1)
-    apart = plan(made, expand(made).points, NVRTC, ["sm_90"])
+    apart = plan(parsed, expand(parsed).points, NVRTC, ["sm_90"])
     assert apart.variants == together.variants
     assert [one.fingerprint for one in apart] == [one.fingerprint for one in together]

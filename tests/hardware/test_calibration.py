@@ -65,7 +65,7 @@ def a_calibration(**constants: MeasuredConstant) -> Calibration:
 def calibrations(draw: st.DrawFn) -> Calibration:
     chosen = draw(st.sets(st.sampled_from(sorted(CONSTANTS)), max_size=5))
     spreads = st.floats(0, 10)
-    made = {
+    constants = {
         name: a_constant(name, draw(st.floats(CONSTANTS[name].least, CONSTANTS[name].most)), draw(spreads))
         for name in sorted(chosen)
     }
@@ -73,7 +73,7 @@ def calibrations(draw: st.DrawFn) -> Calibration:
     return Calibration(
         date=draw(words), driver=draw(words), lab=draw(words), arch=draw(st.sampled_from(sorted(ARCHITECTURES))),
         clock_mhz=draw(st.integers(1, 5000)), sms=draw(st.integers(1, 500)), l2_bytes=draw(st.integers(0, 2**40)),
-        constants=made,
+        constants=constants,
     )  # fmt: skip
 
 
@@ -96,8 +96,8 @@ def test_every_constant_sets_a_field_that_there_is_once() -> None:
 def test_a_calibration_replaces_what_it_measured_and_scales_what_was_fitted(tmp_path: Path) -> None:
     file, gpu = tmp_path / "calibration.yaml", gpu_for("H200")
     file.write_text(GOOD, encoding="utf-8")
-    found = calibrated(gpu, read(file))
-    assert found.constants == "calibrated 2026-11-23"
+    calibrated_gpu = calibrated(gpu, read(file))
+    assert calibrated_gpu.constants == "calibrated 2026-11-23"
     assert gpu.constants == "measured on an H200"
     expected = {
         "launch_s": pytest.approx(2 * gpu.latencies.launch_s),
@@ -107,17 +107,17 @@ def test_a_calibration_replaces_what_it_measured_and_scales_what_was_fitted(tmp_
         "shared_latency": pytest.approx(48),
         "shuffle_cycles": pytest.approx(48),
     }
-    assert {name: getattr(found.latencies, name) for name in expected} == expected
+    assert {name: getattr(calibrated_gpu.latencies, name) for name in expected} == expected
     changed = {*expected, "source"}
     for name in set(SmLatencies.__dataclass_fields__) - changed:
-        assert getattr(found.latencies, name) == getattr(gpu.latencies, name), name
+        assert getattr(calibrated_gpu.latencies, name) == getattr(gpu.latencies, name), name
     assert calibrated(gpu_for("A100"), read(file)) is gpu_for("A100")
 
 
 def test_a_gpu_of_no_table_takes_its_bandwidth_from_the_copy() -> None:
     unknown = replace(gpu_for("H200"), name="NVIDIA X1", dram_gb_s=None)
-    found = calibrated(unknown, {"NVIDIA X1": a_calibration(dram_copy=a_constant("dram_copy", 1234.0))})
-    assert (found.dram_gb_s, found.latencies.dram_share) == (1234.0, 1.0)
+    calibrated_gpu = calibrated(unknown, {"NVIDIA X1": a_calibration(dram_copy=a_constant("dram_copy", 1234.0))})
+    assert (calibrated_gpu.dram_gb_s, calibrated_gpu.latencies.dram_share) == (1234.0, 1.0)
 
 
 @pytest.mark.parametrize("name", ["A100", "RTX 3090", "L40S", "B200", "H100 SXM"])
@@ -130,10 +130,10 @@ def test_a_calibrated_gpu_of_no_table_is_known_from_then_on(tmp_path: Path, monk
     monkeypatch.setenv("LAB_CALIBRATION", str(file))
     assert known_gpu("NVIDIA X1") is None
     write(file, "NVIDIA X1", a_calibration(dram_copy=a_constant("dram_copy", 1234.0)))
-    found = known_gpu("NVIDIA X1")
-    assert found is not None
-    assert (found.sms, found.dram_gb_s, found.clock_mhz) == (9, 1234.0, 1980)
-    assert found.constants == "calibrated 2026-11-23"
+    gpu = known_gpu("NVIDIA X1")
+    assert gpu is not None
+    assert (gpu.sms, gpu.dram_gb_s, gpu.clock_mhz) == (9, 1234.0, 1980)
+    assert gpu.constants == "calibrated 2026-11-23"
 
 
 def test_another_model_stays_when_one_is_written(tmp_path: Path) -> None:

@@ -30,54 +30,54 @@ def _held(arch, threads, *, dynamic=0, **use):
 def test_v100_limited_by_registers():
     # 96 x 32 = 3072 registers a warp (12 x 256); 16384 / 3072 = 5 warps a part, 20 an SM; 256 threads are 8 warps:
     # 20 / 8 = 2 blocks of 8 warps: 16 of 64.
-    held = _held("sm_70", 256, registers=96)
-    assert (held.blocks_per_sm, held.warps, held.fraction) == (2, 16, 0.25)
-    assert held.limited_by == ("registers",)
+    result = _held("sm_70", 256, registers=96)
+    assert (result.blocks_per_sm, result.warps, result.fraction) == (2, 16, 0.25)
+    assert result.limited_by == ("registers",)
 
 
 def test_v100_has_no_reserve():
     # 12 KiB a block is a multiple of 256, nothing is added: 96 / 12 = 8 blocks; 8 x 4 = 32 warps of 64.
-    held = _held("sm_70", 128, registers=32, shared_bytes=12 * KIB)
-    assert (held.blocks_per_sm, held.warps, held.shared_per_block) == (8, 32, 12 * KIB)
-    assert held.limited_by == ("shared memory",)
-    assert held.carveout_bytes == 96 * KIB
+    result = _held("sm_70", 128, registers=32, shared_bytes=12 * KIB)
+    assert (result.blocks_per_sm, result.warps, result.shared_per_block) == (8, 32, 12 * KIB)
+    assert result.limited_by == ("shared memory",)
+    assert result.carveout_bytes == 96 * KIB
 
 
 def test_turing_holds_1024_threads():
     # 64 registers: 2048 a warp, 8 a part, 32 an SM, 4 blocks of 8 warps; 32 warps / 8 = 4 blocks too.
-    held = _held("sm_75", 256, registers=64)
-    assert (held.blocks_per_sm, held.fraction) == (4, 1.0)
-    assert held.limited_by == ("registers", "warps")
-    assert held.carveout_bytes == 32 * KIB
+    result = _held("sm_75", 256, registers=64)
+    assert (result.blocks_per_sm, result.fraction) == (4, 1.0)
+    assert result.limited_by == ("registers", "warps")
+    assert result.carveout_bytes == 32 * KIB
 
 
 def test_a100_reserve_and_rounding():
     # 40000 + 1024 = 41024, up to a multiple of 128: 41088 (321 x 128); 167936 / 41088 = 4 blocks.
-    held = _held("sm_80", 256, registers=40, shared_bytes=40000)
-    assert (held.blocks_per_sm, held.shared_per_block) == (4, 41088)
-    assert held.limited_by == ("shared memory",)
+    result = _held("sm_80", 256, registers=40, shared_bytes=40000)
+    assert (result.blocks_per_sm, result.shared_per_block) == (4, 41088)
+    assert result.limited_by == ("shared memory",)
     # 4 x 41088 = 164352 bytes: more than 132 KiB (135168), so the SM is set to 164 KiB.
-    assert held.carveout_bytes == 164 * KIB
+    assert result.carveout_bytes == 164 * KIB
 
 
 def test_ga102_limits():
     # 32 threads: 16 blocks an SM, 1 warp each, 48 warps held: 16 / 48.
-    held = _held("sm_86", 32, registers=32)
-    assert (held.blocks_per_sm, held.fraction, held.limited_by) == (16, pytest.approx(1 / 3), ("blocks",))
+    result = _held("sm_86", 32, registers=32)
+    assert (result.blocks_per_sm, result.fraction, result.limited_by) == (16, pytest.approx(1 / 3), ("blocks",))
     # 1024 threads are 32 warps: 48 / 32 = 1 block. 40 registers: 1280 a warp, 12 a part, 48 an SM: 1 block too.
-    held = _held("sm_86", 1024, registers=40)
-    assert (held.blocks_per_sm, held.fraction) == (1, pytest.approx(2 / 3))
-    assert held.limited_by == ("registers", "warps")
+    result = _held("sm_86", 1024, registers=40)
+    assert (result.blocks_per_sm, result.fraction) == (1, pytest.approx(2 / 3))
+    assert result.limited_by == ("registers", "warps")
 
 
 def test_h100_gemm_128x128():
     # 128 registers: 4096 a warp, 4 a part, 16 an SM, 2 blocks of 8 warps.
     # 16 KiB + 1 KiB = 17408 = 136 x 128; 233472 / 17408 = 13 blocks. So registers: 16 of 64 warps.
-    held = _held("sm_90", 256, registers=128, shared_bytes=16 * KIB, barriers=1)
-    assert held.block_limits == {"registers": 2, "shared memory": 13, "warps": 8, "blocks": 32, "barriers": 64}
-    assert (held.blocks_per_sm, held.fraction, held.limited_by) == (2, 0.25, ("registers",))
-    assert held.carveout_bytes == 64 * KIB  # 2 x 17408 = 34816 bytes, more than 32 KiB
-    assert held.reason == ""
+    result = _held("sm_90", 256, registers=128, shared_bytes=16 * KIB, barriers=1)
+    assert result.block_limits == {"registers": 2, "shared memory": 13, "warps": 8, "blocks": 32, "barriers": 64}
+    assert (result.blocks_per_sm, result.fraction, result.limited_by) == (2, 0.25, ("registers",))
+    assert result.carveout_bytes == 64 * KIB  # 2 x 17408 = 34816 bytes, more than 32 KiB
+    assert result.reason == ""
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_h100_gemm_128x128():
     ],
 )
 def test_a_carve_out_limits_the_blocks(arch, shared, carveout, kib, blocks):
-    held = occupancy(ARCHITECTURES[arch], Use(registers=32, shared_bytes=shared), 256, 0, carveout)
-    assert (held.carveout_bytes, held.blocks_per_sm) == (kib * KIB, blocks)
+    result = occupancy(ARCHITECTURES[arch], Use(registers=32, shared_bytes=shared), 256, 0, carveout)
+    assert (result.carveout_bytes, result.blocks_per_sm) == (kib * KIB, blocks)
 
 
 @pytest.mark.parametrize("carveout", [-1, 101])
@@ -114,16 +114,16 @@ def test_registers_are_held_by_sub_partition():
 
 def test_hopper_barriers():
     # 64 barriers an SM, 16 a block: 4 blocks.
-    held = _held("sm_90", 64, registers=32, barriers=16)
-    assert (held.blocks_per_sm, held.limited_by) == (4, ("barriers",))
+    result = _held("sm_90", 64, registers=32, barriers=16)
+    assert (result.blocks_per_sm, result.limited_by) == (4, ("barriers",))
     # The calculator has no such limit before 9.0.
     assert "barriers" not in _held("sm_80", 64, registers=32, barriers=16).block_limits
 
 
 def test_the_reserve_alone_limits_no_kernel_but_takes_its_kib():
-    held = _held("sm_90", 32, registers=16)
-    assert held.shared_per_block == KIB
-    assert held.block_limits["shared memory"] == 228
+    result = _held("sm_90", 32, registers=16)
+    assert result.shared_per_block == KIB
+    assert result.block_limits["shared memory"] == 228
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_the_reserve_alone_limits_no_kernel_but_takes_its_kib():
     ],
 )
 def test_what_cannot_be_launched_says_why(*, arch, threads, use, dynamic, limits, words):
-    held = _held(arch, threads, dynamic=dynamic, **use)
-    assert (held.blocks_per_sm, held.warps, held.fraction) == (0, 0, 0.0)
-    assert held.limited_by == limits
-    assert all(word in held.reason for word in words)
+    result = _held(arch, threads, dynamic=dynamic, **use)
+    assert (result.blocks_per_sm, result.warps, result.fraction) == (0, 0, 0.0)
+    assert result.limited_by == limits
+    assert all(word in result.reason for word in words)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -181,10 +181,10 @@ def test_agrees_with_nvidia_s_calculator(arch):
     rows = [row for row in GOLDEN["rows"] if row[0] == arch]
     assert len(rows) >= 30
     for _, threads, registers, static, dynamic, barriers, blocks, *limits in rows:
-        held = _held(arch, threads, registers=registers, shared_bytes=static, barriers=barriers, dynamic=dynamic)
-        assert held.blocks_per_sm == blocks
-        assert [held.block_limits.get(name) for name in LIMITS] == limits
-        assert list(held.limited_by) == [name for name, limit in zip(LIMITS, limits, strict=True) if limit == blocks]
+        result = _held(arch, threads, registers=registers, shared_bytes=static, barriers=barriers, dynamic=dynamic)
+        assert result.blocks_per_sm == blocks
+        assert [result.block_limits.get(name) for name in LIMITS] == limits
+        assert list(result.limited_by) == [name for name, limit in zip(LIMITS, limits, strict=True) if limit == blocks]
 
 
 def _fits(row, use, threads, blocks):
@@ -206,10 +206,10 @@ USES = st.builds(Use, registers=st.integers(1, 255), shared_bytes=st.integers(0,
 @given(ARCHS, USES, st.integers(1, 1024))
 def test_agrees_with_placing_warps(arch, use, threads):
     row = ARCHITECTURES[arch]
-    held = occupancy(row, use, threads)
+    result = occupancy(row, use, threads)
     placed = max(blocks for blocks in range(row.blocks_per_sm + 1) if _fits(row, use, threads, blocks))
     # Round robin fills the parts evenly, so it finds the same count, except where the launch itself is refused.
-    assert held.blocks_per_sm == (0 if held.reason else placed)
+    assert result.blocks_per_sm == (0 if result.reason else placed)
 
 
 @given(ARCHS, USES, st.integers(1, 1024), st.integers(0, 64), st.integers(0, 8192))
@@ -223,10 +223,10 @@ def test_more_resources_never_give_more_blocks(arch, use, threads, registers, sh
 @given(ARCHS, USES, st.integers(1, 1100), st.integers(0, 240 * KIB))
 def test_result_is_consistent(arch, use, threads, dynamic):
     row = ARCHITECTURES[arch]
-    held = occupancy(row, use, threads, dynamic)
-    assert 0 <= held.fraction <= 1
-    assert held.warps <= row.warps_per_sm
-    assert held.limited_by
-    assert list(held.limited_by) == [name for name in LIMITS if name in held.limited_by]
-    assert bool(held.reason) == (held.blocks_per_sm == 0)
-    assert held.blocks_per_sm * held.shared_per_block <= held.carveout_bytes or not held.blocks_per_sm
+    result = occupancy(row, use, threads, dynamic)
+    assert 0 <= result.fraction <= 1
+    assert result.warps <= row.warps_per_sm
+    assert result.limited_by
+    assert list(result.limited_by) == [name for name in LIMITS if name in result.limited_by]
+    assert bool(result.reason) == (result.blocks_per_sm == 0)
+    assert result.blocks_per_sm * result.shared_per_block <= result.carveout_bytes or not result.blocks_per_sm

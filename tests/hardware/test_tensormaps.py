@@ -138,9 +138,9 @@ def test_a_map_of_more_or_fewer_dimensions() -> None:
     ("changes", "field", "accepted"),
     [
         ({"extents": (4,) * 6}, "extents", "1 to 5 dimensions"),
-        ({"outer": ()}, "outer", "1 numbers, one for each dimension behind the second"),
+        ({"outer": ()}, "outer", "1 numbers, one per dimension after the second"),
         ({"outer": (30,)}, "outer", "a multiple of 4: slices begin at multiples of 16 bytes"),
-        ({"box": (32, 8)}, "box", "3 numbers, as many as the tensor has dimensions"),
+        ({"box": (32, 8)}, "box", "3 numbers, one per dimension of the tensor"),
     ],
 )
 def test_dimensions_that_do_not_fit(changes: dict[str, object], field: str, accepted: str) -> None:

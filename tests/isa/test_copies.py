@@ -1,4 +1,4 @@
-"""How far ahead a loop asks for its copies."""
+"""Prefetch distance of a loop's async copies."""
 
 from __future__ import annotations
 

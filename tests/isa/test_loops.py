@@ -33,8 +33,8 @@ def loops(body: str) -> list[tuple[str, int, str | None]]:
 
 
 def hot(body: str) -> str | None:
-    found = kernel_mix("ptx", function(body)).hot_loop
-    return found.label if found else None
+    loop = kernel_mix("ptx", function(body)).hot_loop
+    return loop.label if loop else None
 
 
 @settings(max_examples=150)
@@ -47,19 +47,19 @@ def test_loops_against_their_definition(flow: ControlFlow) -> None:
             inside = graph.subgraph(set(graph) - {head})
             reaching = {tail} | set(nx.ancestors(inside, tail)) if tail != head else set()
             bodies.setdefault(head, {head}).update(reaching)
-    found = natural_loops(flow)
-    whole = [set(one.blocks) for one in found]
-    for position, one in reversed(list(enumerate(found))):
-        if one.parent is not None:
-            assert whole[one.parent].isdisjoint(whole[position])
-            whole[one.parent] |= whole[position]
-    assert {one.header: whole[position] for position, one in enumerate(found)} == bodies
-    for position, one in enumerate(found):
-        around = [other for other in found if other.header != one.header and one.header in bodies[other.header]]
-        assert one.depth == len(around) + 1
-        if one.parent is not None:
-            assert one.parent < position
-            assert found[one.parent] == min(around, key=lambda other: len(bodies[other.header]))
+    loops = natural_loops(flow)
+    whole = [set(one.blocks) for one in loops]
+    for position, loop in reversed(list(enumerate(loops))):
+        if loop.parent is not None:
+            assert whole[loop.parent].isdisjoint(whole[position])
+            whole[loop.parent] |= whole[position]
+    assert {one.header: whole[position] for position, one in enumerate(loops)} == bodies
+    for position, loop in enumerate(loops):
+        around = [other for other in loops if other.header != loop.header and loop.header in bodies[other.header]]
+        assert loop.depth == len(around) + 1
+        if loop.parent is not None:
+            assert loop.parent < position
+            assert loops[loop.parent] == min(around, key=lambda other: len(bodies[other.header]))
 
 
 def test_nested_loops_come_outermost_first() -> None:
@@ -73,10 +73,10 @@ def test_two_back_edges_make_one_loop() -> None:
 
 def test_body_that_stands_in_two_places() -> None:
     body = f"A: {ADD} @p bra B; ret; B: {ADD} bra A;"
-    (found,) = kernel_mix("ptx", function(body)).loops
-    assert found.counts.instructions == 4
-    one = control_flow(function(body))
-    assert len(own_instructions(function(body), one, natural_loops(one)[0])) == 4
+    (loop,) = kernel_mix("ptx", function(body)).loops
+    assert loop.counts.instructions == 4
+    flow = control_flow(function(body))
+    assert len(own_instructions(function(body), flow, natural_loops(flow)[0])) == 4
 
 
 def test_irreducible_region_is_no_loop_and_no_crash() -> None:
@@ -86,8 +86,8 @@ def test_irreducible_region_is_no_loop_and_no_crash() -> None:
 
 def test_no_loops() -> None:
     assert hot(FMA) is None
-    one = function(FMA)
-    assert hot_loop(one, control_flow(one), ()) is None
+    body = function(FMA)
+    assert hot_loop(body, control_flow(body), ()) is None
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_loops_nested_thousands_deep_take_linear_time():
     count = 2000
     heads = "".join(f"L{level}: {ADD}\n" for level in range(count))
     tails = "".join(f"@p bra L{level};\n" for level in reversed(range(count)))
-    one = function(heads + tails)
+    nested = function(heads + tails)
     begun = time.process_time()
-    mix = kernel_mix("ptx", one)
+    mix = kernel_mix("ptx", nested)
     assert time.process_time() - begun < 2
     assert [found.depth for found in mix.loops] == list(range(1, count + 1))
     assert [found.counts.instructions for found in mix.loops] == list(range(2 * count, 0, -2))

@@ -131,15 +131,15 @@ def a_mix(*loops: LoopMix) -> KernelMix:
 
 
 def test_ratios_of_counts() -> None:
-    found = counts(fma=5, ld_shared=2, integer=3)
-    assert (found.fma, found.ld_shared, found.kept, found.instructions) == (5, 2, 7, 10)
-    assert (found.fma_per_ld_shared, found.fma_share, found.fma_over_fma_plus_ld_shared) == (2.5, 0.5, 5 / 7)
-    assert (found.bytes_per_fma_shared, found.bytes_per_fma_global) == (2.4, 4.0)
+    totals = counts(fma=5, ld_shared=2, integer=3)
+    assert (totals.fma, totals.ld_shared, totals.kept, totals.instructions) == (5, 2, 7, 10)
+    assert (totals.fma_per_ld_shared, totals.fma_share, totals.fma_over_fma_plus_ld_shared) == (2.5, 0.5, 5 / 7)
+    assert (totals.bytes_per_fma_shared, totals.bytes_per_fma_global) == (2.4, 4.0)
 
 
 def test_classes_that_ptxas_does_not_keep() -> None:
-    found = counts(integer=1, compare=2, move=3, ld_const=4, branch=5, other=6)
-    assert (found.kept, found.fma, found.ld_shared) == (0, 0, 0)
+    totals = counts(integer=1, compare=2, move=3, ld_const=4, branch=5, other=6)
+    assert (totals.kept, totals.fma, totals.ld_shared) == (0, 0, 0)
 
 
 def test_of_several_labels_the_one_that_a_branch_back_names() -> None:
@@ -157,9 +157,9 @@ def test_a_loop_without_a_label_has_its_address() -> None:
 
 
 def test_a_kernel_without_loops_is_its_own_hot_region() -> None:
-    found = ptx("ret;")
-    assert (found.hot_loop, found.hot_name, found.hot_counts) == (None, BODY, found.counts)
-    assert found.lines == (3, 3)
+    mix = ptx("ret;")
+    assert (mix.hot_loop, mix.hot_name, mix.hot_counts) == (None, BODY, mix.counts)
+    assert mix.lines == (3, 3)
     assert ptx("").lines is None
     nested = ptx("\nA: add.s32 r, r, 1;\nfma.rn.f32 f, f, f, f; @p bra A;\nret;")
     assert nested.lines == (4, 6)
@@ -199,20 +199,20 @@ def test_loops_around_and_lines_of_their_own() -> None:
 
 
 def test_bytes_that_a_text_loads() -> None:
-    found = ptx(
+    totals = ptx(
         "ld.shared.v2.f32 {f, f}, [r]; ld.global.v4.f32 {f, f, f, f}, [r]; ld.global.f32 f, [r];"
         " cp.async.cg.shared.global [r], [r], 16; st.shared.f32 [r], f; ld.local.f32 f, [r]; ret;"
     ).counts
-    assert (found.load_bytes_shared, found.load_bytes_global) == (8, 36)
-    assert found.by_opcode["ret"] == 1
+    assert (totals.load_bytes_shared, totals.load_bytes_global) == (8, 36)
+    assert totals.by_opcode["ret"] == 1
     repeated = ptx("ret; add.s32 r, r, 1; add.s32 r, r, 1; add.u32 r, r, 1; add.u32 r, r, 1; ret; ret;").counts
     assert list(repeated.by_opcode.items()) == [("ret", 3), ("add.s32", 2), ("add.u32", 2)]
 
 
 def test_a_body_in_two_places_has_two_ranges_of_lines() -> None:
-    found = ptx("\nA: add.s32 r, r, 1;\n@p bra B;\nret;\nB: add.s32 r, r, 1;\nbra A;").loops[0]
-    assert found.lines == ((4, 5), (7, 8))
-    assert (found.first_line, found.last_line) == (4, 8)
+    loop = ptx("\nA: add.s32 r, r, 1;\n@p bra B;\nret;\nB: add.s32 r, r, 1;\nbra A;").loops[0]
+    assert loop.lines == ((4, 5), (7, 8))
+    assert (loop.first_line, loop.last_line) == (4, 8)
     behind = ptx("\nbra A; B: add.s32 r, r, 1;\nret;\nA: add.s32 r, r, 1;\n@p bra A; ret;").loops[0]
     assert (behind.first_line, behind.last_line, behind.depth, behind.parent) == (6, 7, 1, None)
 
@@ -226,8 +226,8 @@ def test_live_registers_of_a_loop_are_those_of_its_body() -> None:
 
 
 def test_json_names_the_roles_of_warps() -> None:
-    found = ptx("\n@p bra A;\nsetmaxnreg.dec.sync.aligned.u32 40; ret;\nA: mma.sync.aligned.m16n8k8 f, f, f, f; ret;")
-    (kernel,) = cast("list[dict[str, object]]", to_json("k.ptx", "ptx", [found])["kernels"])
+    mix = ptx("\n@p bra A;\nsetmaxnreg.dec.sync.aligned.u32 40; ret;\nA: mma.sync.aligned.m16n8k8 f, f, f, f; ret;")
+    (kernel,) = cast("list[dict[str, object]]", to_json("k.ptx", "ptx", [mix])["kernels"])
     assert kernel["roles"] == [
         {"role": "consumer", "registers": None, "line": 6},
         {"role": "other", "registers": 40, "line": 5},
@@ -235,7 +235,7 @@ def test_json_names_the_roles_of_warps() -> None:
 
 
 def test_json_of_one_loop_in_full() -> None:
-    found = ptx("\nA: ld.shared.f32 f, [r];\nfma.rn.f32 f, f, f, f; fma.rn.f32 f, f, f, f; @p bra A;\nret;")
+    mix = ptx("\nA: ld.shared.f32 f, [r];\nfma.rn.f32 f, f, f, f; fma.rn.f32 f, f, f, f; @p bra A;\nret;")
     body = {
         "by_class": {"fma": 2, "ld.shared": 1, "branch": 1},
         "by_opcode": {"fma.rn.f32": 2, "bra": 1, "ld.shared.f32": 1},
@@ -254,4 +254,4 @@ def test_json_of_one_loop_in_full() -> None:
         "instructions": 5,
     }
     kernel = {"name": "k", **whole, "live_registers": None, "roles": [], "loops": [loop]}
-    assert to_json("k.ptx", "ptx", [found]) == {"file": "k.ptx", "isa": "ptx", "kernels": [kernel]}
+    assert to_json("k.ptx", "ptx", [mix]) == {"file": "k.ptx", "isa": "ptx", "kernels": [kernel]}

@@ -32,9 +32,9 @@ ELECT = "elect.sync %r7|%p6, -1;"
 def roles(body: str) -> dict[int | None, str]:
     """Registers to the role of the warps that have them."""
     (kernel,) = read_ptx(f"{HEAD}{body}\n}}\n").kernels
-    found = warp_roles(kernel, control_flow(kernel))
-    assert len({one.registers for one in found}) == len(found)
-    return {one.registers: one.role.value for one in found}
+    group_roles = warp_roles(kernel, control_flow(kernel))
+    assert len({one.registers for one in group_roles}) == len(group_roles)
+    return {one.registers: one.role.value for one in group_roles}
 
 
 BOTH = {40: "producer", 232: "consumer"}
@@ -220,7 +220,7 @@ def sass(*lines: str):
 
 def test_machine_code_has_the_same_roles():
     """As ptxas 13.5 writes them: what takes registers tries again until there are some."""
-    found = sass(
+    group_roles = sass(
         "@P0 BRA 0x60",
         "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8",
         "@!UP0 BRA 0x10",
@@ -231,6 +231,6 @@ def test_machine_code_has_the_same_roles():
         "UBLKCP.S.G [UR8], [UR12], UR4",
         "EXIT",
     )
-    assert {(one.registers, one.role.value) for one in found} == {(40, "producer"), (232, "consumer")}
+    assert {(one.registers, one.role.value) for one in group_roles} == {(40, "producer"), (232, "consumer")}
     for copy, role in (("UBLKCP.G.S [UR8], [UR12], UR4", Role.OTHER), ("LDGSTS.E.128 [R2], [R4.64]", Role.PRODUCER)):
         assert [one.role for one in sass("USETMAXREG.DEALLOC.CTAPOOL 0x28", copy, "EXIT")] == [role]

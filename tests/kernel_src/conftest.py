@@ -22,7 +22,7 @@ _SEEN: Final = set[str]()
 
 @pytest.fixture(scope="module", autouse=True)
 def _traced_once() -> Iterator[None]:
-    """What the first blocks read again is counted at the first launch of a kernel of a name only.
+    """Trace block reuse only at the first launch of each kernel name.
 
     Nothing here reads that count, nor which blocks wait for others, and every launch executes its first blocks once
     more for each: a quarter of the time. It ends with the module, since tests of other rooms do read them.

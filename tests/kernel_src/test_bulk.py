@@ -1,4 +1,4 @@
-"""The SGEMM with bulk copies: when it is launched, whether planted faults are found, what is read off its code."""
+"""The SGEMM with TMA loads: when it is launched, which planted faults are found, and its SASS analysis."""
 
 import pytest
 from compiling import ptx_of
@@ -33,8 +33,8 @@ def source(given, **of):
 def found(text, given, **of):
     """Kinds of the findings."""
     of = problem(**of)
-    made = Instance(TEMPLATE, TEMPLATE.completed(given), of).launches
-    done = emulate(EmulationTask(made, "gemm", of, 0, {}), ptx_of(text))
+    launch_sequence = Instance(TEMPLATE, TEMPLATE.completed(given), of).launches
+    done = emulate(EmulationTask(launch_sequence, "gemm", of, 0, {}), ptx_of(text))
     assert done.unsupported == ""
     return {finding.kind for finding in done.findings}
 
@@ -53,9 +53,9 @@ def found(text, given, **of):
     ],
 )
 def test_bulk_copies_where_columns_are_aligned(given, of, entry):
-    made = Instance(TEMPLATE, TEMPLATE.completed({**SMALL, **given}), problem(**of)).launches
-    assert made.main.entry == entry
-    assert [one.name for one in made.tensor_maps] == (["a_map", "b_map"] if "bulk" in entry else [])
+    launch_sequence = Instance(TEMPLATE, TEMPLATE.completed({**SMALL, **given}), problem(**of)).launches
+    assert launch_sequence.main.entry == entry
+    assert [one.name for one in launch_sequence.tensor_maps] == (["a_map", "b_map"] if "bulk" in entry else [])
 
 
 def test_operands_along_k_must_be_packed():
@@ -95,15 +95,15 @@ def test_the_originals_are_clean(given):
 
 
 def test_the_hot_loop_is_the_one_that_multiplies(tmp_path):
-    made = build(toolchain("nvrtc"), CompileRequest(source({"copies": "bulk"}), "kernel.cu", "sm_90"), Cache(tmp_path))
-    module = read_sass(made.disassembly.text, made.disassembly.lines, "kernel.sass")
+    built = build(toolchain("nvrtc"), CompileRequest(source({"copies": "bulk"}), "kernel.cu", "sm_90"), Cache(tmp_path))
+    module = read_sass(built.disassembly.text, built.disassembly.lines, "kernel.sass")
     (function,) = (f for f in module.kernels if f.name == "sgemm_bulk")
     mix = kernel_mix("sass", function)
     hot = mix.hot_loop
     assert hot.counts.fma == 1024
     assert hot.counts.by_class["cp.async.bulk"] == 2
     assert hot.fetches
-    path = main_loop(function, code(made.build.cubin, "sgemm_bulk"), mix).path(None)
+    path = main_loop(function, code(built.build.cubin, "sgemm_bulk"), mix).path(None)
     assert 15 <= sum(slot.once for slot in path) < 40  # one warp asks for the tiles
     assert [slot.unit for slot in path if slot.unit in (Unit.PHASE, Unit.BARRIER)] == [Unit.PHASE, Unit.BARRIER]
     assert [slot.once for slot in path if slot.unit is Unit.BULK] == [True, True]
@@ -113,9 +113,9 @@ def test_the_hot_loop_is_the_one_that_multiplies(tmp_path):
 def test_a_library_takes_no_tensor_maps():
     for copies, takes in (("async", False), ("bulk", True)):
         parameters = TEMPLATE.completed({**SMALL, "copies": copies})
-        made = library_kernel(
+        stored_kernel = library_kernel(
             "x", cubin="x.cubin", template=TEMPLATE, parameters=parameters, dtype="float32", layout="nt"
         )
-        kinds = {kind for launch in made.launches for _, kind in launch.arguments}
+        kinds = {kind for launch in stored_kernel.launches for _, kind in launch.arguments}
         assert ("tensor_map" in kinds) is takes
-        assert len(made.launches) == 3
+        assert len(stored_kernel.launches) == 3

@@ -1,4 +1,4 @@
-"""Contractions of random indices, executed on the CPU: right for any indices and sizes, and free of races."""
+"""Emulated contractions of random indices: correct for any indices and sizes, and free of races."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contractions of 16-bit and complex elements, executed on the CPU."""
+"""Emulated contractions of 16-bit and complex elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CASES: dict[str, dict[str, Scalar]] = {
 
 
 def cases():
-    """Each contraction with every type; tiles take turns, and two of the tiles split the summation."""
+    """Yield each contraction with every type, cycling through the tiles; two of the tiles split the summation."""
     for number, name in enumerate(CASES):
         for turn, dtype in enumerate(TYPES):
             tile = (number + turn) % len(TILES)
@@ -62,9 +62,9 @@ def test_the_reference_is_numpys_einsum(dtype):
     alpha, beta = problem.factors
     expected = alpha * np.einsum("ilk,jlk->jki", a, b) + beta * c
     reference = CONTRACTION.reference(problem, inputs)["C"]
-    found = reference.values
+    expected_values = reference.values
     if dtype.startswith("complex"):
-        assert np.allclose(found[0] + 1j * found[1], expected, rtol=1e-13, atol=1e-13)
+        assert np.allclose(expected_values[0] + 1j * expected_values[1], expected, rtol=1e-13, atol=1e-13)
         stored = expected.astype(dtype).reshape(-1, order="F")
         error, tolerance, worst = CONTRACTION.verify(problem, CONTRACTION.reference(problem, inputs), {"C": stored})
         assert error <= tolerance
@@ -74,7 +74,7 @@ def test_the_reference_is_numpys_einsum(dtype):
         worst = CONTRACTION.verify(problem, CONTRACTION.reference(problem, inputs), {"C": stored})[2]
         assert worst.startswith("imaginary part of C[1, 1, 0]: got ")
     else:
-        assert np.allclose(found, expected.real, rtol=1e-13, atol=1e-13)
+        assert np.allclose(expected_values, expected.real, rtol=1e-13, atol=1e-13)
 
 
 def test_complex_contractions_count_four_times_the_work():

@@ -1,4 +1,4 @@
-"""Tensile's and the thin kernels for every element type that BLAS and tensor cores know, executed on the CPU."""
+"""Emulated GEMMs (Tensile's and the thin kernels) for every element type of BLAS and tensor cores."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ PROBLEMS = [  # size, α and β, imaginary parts, slack behind the columns
 
 def settings():
     """Each setting with a type of 16 bits and a complex one in turn; so do layouts, and the others are thorough."""
-    for number, (key, (name, given)) in enumerate(SETTINGS.items()):
+    for number, (key, (name, parameters)) in enumerate(SETTINGS.items()):
         for turn, dtype in enumerate(TYPES):
             for place, layout in enumerate(LAYOUTS):
                 in_turn = place == (number + turn) % len(LAYOUTS) and turn % 2 == number % 2
                 marks = [] if in_turn else [pytest.mark.thorough]
-                yield pytest.param(name, given, dtype, layout, id=f"{key}-{dtype}-{layout}", marks=marks)
+                yield pytest.param(name, parameters, dtype, layout, id=f"{key}-{dtype}-{layout}", marks=marks)
 
 
 @pytest.mark.usefixtures("conditions")

@@ -1,4 +1,4 @@
-"""The ladder of 16-bit products, executed on the CPU: right on awkward sizes, and free of races and bad accesses."""
+"""The FP16/BF16 GEMM ladder, emulated: correct on awkward sizes, and free of races and bad accesses."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ RUNGS = sorted({name for name, _ in SETTINGS.values()})
 TYPES = (("float16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float16", "bfloat16"))
 
 
-def made(name, given, problem):
-    return Instance.of(template(name), given, problem)
+def made(name, parameters, problem):
+    return Instance.of(template(name), parameters, problem)
 
 
 def executed(instance, text, arch):
@@ -74,9 +74,9 @@ def test_columns_that_no_copy_can_fetch_are_refused(name):
 @pytest.mark.parametrize(("m", "most"), [(136, 1.3), (137, 1.6), (139, 1.6), (142, 1.6)])
 @pytest.mark.parametrize("key", ["cluster", "ldmatrix, slabs", "packed"])
 def test_columns_of_c_are_stored_whole_wherever_they_begin(key, m, most):
-    name, given = SETTINGS[key]
+    name, parameters = SETTINGS[key]
     problem = operator("gemm").problem({"m": m, "n": 129, "k": 40, "dtype": "bfloat16", "layout": "tn", "alpha": 0.5})
-    instance = made(name, {**given, "warp_m": 64} if "slabs" in key else given, problem)
+    instance = made(name, {**parameters, "warp_m": 64} if "slabs" in key else parameters, problem)
     done = executed(instance, instance.source, arch(name))
     assert (done.unsupported, done.fault, done.verification.passed) == ("", "", True)
     assert done.launches[-1].executed.memory["global.store"].sectors <= most * m * 129 * 2 / 32
@@ -151,11 +151,11 @@ def test_roles_have_the_registers_that_a_template_gives_them(name, given):
 @pytest.mark.parametrize("layout", ["tn", "nt"])
 @pytest.mark.parametrize("name", [name for name in RUNGS if name[1] < "3"])
 def test_the_first_rungs_run_from_ampere_on(name, layout):
-    given = next(given for known, given in SETTINGS.values() if known == name)
+    parameters = next(given for known, given in SETTINGS.values() if known == name)
     problem = operator("gemm").problem(
         {"m": 65, "n": 31, "k": 72, "lda": 80, "ldb": 80, "dtype": "bfloat16", "layout": layout}
     )
-    instance = made(name, given, problem)
+    instance = made(name, parameters, problem)
     built = toolchain("nvrtc").compile(CompileRequest(instance.source, "kernel.cu", "sm_80"))
     assert built.cubin
     done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), built.ptx)
@@ -164,7 +164,7 @@ def test_the_first_rungs_run_from_ampere_on(name, layout):
 
 
 def depths_and_layouts():
-    """Depths of a tile take turns with the pairs of layouts that transpose each operand once."""
+    """Yield tile depths, alternating the pairs of layouts that transpose each operand once."""
     for number, block_k in enumerate((16, 32, 64)):
         for layout in LAYOUTS:
             marks = [] if layout in (("nn", "tt"), ("nt", "tn"))[number % 2] else [pytest.mark.thorough]
@@ -174,8 +174,8 @@ def depths_and_layouts():
 @pytest.mark.parametrize(("block_k", "layout"), list(depths_and_layouts()))
 def test_no_two_rows_of_a_matrix_share_banks(layout, block_k):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "float16", "layout": layout})
-    given = {"block_m": 64, "block_n": 64, "warp_m": 32, "warp_n": 32, "block_k": block_k}
-    instance = made("v1_ldmatrix", given, problem)
+    parameters = {"block_m": 64, "block_n": 64, "warp_m": 32, "warp_n": 32, "block_k": block_k}
+    instance = made("v1_ldmatrix", parameters, problem)
     done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), compile_text(instance.source))
     for access in ("shared.load", "shared.store"):
         counted = done.executed.memory[access]

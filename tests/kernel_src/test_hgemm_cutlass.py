@@ -1,4 +1,4 @@
-"""CUTLASS's product for Hopper as a kernel of the bench, executed on the CPU: right on awkward sizes, free of races."""
+"""CUTLASS's Hopper GEMM as a kernel of the bench, emulated: correct on awkward sizes, and free of races."""
 
 from __future__ import annotations
 

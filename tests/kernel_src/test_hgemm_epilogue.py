@@ -1,4 +1,4 @@
-"""Bias and GELU in the ladder of 16-bit products, executed on the CPU."""
+"""Bias and GELU in the FP16/BF16 GEMM ladder, emulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults planted into the ladder of 16-bit products: executed on the CPU, each is found, and none in the originals."""
+"""Faults planted in the emulated FP16/BF16 GEMM ladder: each one is found, and the originals are clean."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def executed(name: str, old: str = "", new: str = "", **other: Scalar) -> Emulat
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_original_is_clean(name):
-    done = executed(name)
-    assert done.findings == ()
-    assert done.verification.passed
+    emulation = executed(name)
+    assert emulation.findings == ()
+    assert emulation.verification.passed
 
 
 def planted():
@@ -118,14 +118,14 @@ def planted():
 
 @pytest.mark.parametrize(("name", "old", "new", "kind"), list(planted()))
 def test_a_planted_fault_is_found(name, old, new, kind):
-    done = executed(name, old, new)
+    emulation = executed(name, old, new)
     if kind == WRONG:
-        assert done.findings == ()
-        assert not done.verification.passed
-        assert "C" in done.verification.worst
+        assert emulation.findings == ()
+        assert not emulation.verification.passed
+        assert "C" in emulation.verification.worst
     else:
-        assert kind in {finding.kind for finding in done.findings}
-        assert all(finding.detail for finding in done.findings)
+        assert kind in {finding.kind for finding in emulation.findings}
+        assert all(finding.detail for finding in emulation.findings)
 
 
 @pytest.mark.parametrize("layout", ["nn", pytest.param("nt", marks=pytest.mark.thorough)])
@@ -139,16 +139,16 @@ def test_a_copy_stores_whole_pieces_of_16_bytes():
     """An H200 overwrites what lies between the last row of C and its leading dimension."""
     torn: dict[str, Scalar] = {"m": 121, "lda": 128, "ldc": 128}
     assert executed("v8_epilogue", "", "", **torn).verification.passed
-    done = executed("v8_epilogue", "below % piece != 0", "false", **torn)
-    assert done.verification.worst == "C[121, 0]: written, but C has 121 rows"
+    emulation = executed("v8_epilogue", "below % piece != 0", "false", **torn)
+    assert emulation.verification.worst == "C[121, 0]: written, but C has 121 rows"
 
 
 def test_a_fault_of_the_compiler_is_a_note_where_the_result_is_right():
     given, (m, n, k) = SETTINGS["v3_wgmma"]
     problem = operator("gemm").problem({"m": m, "n": n, "k": k, "dtype": "float16", "layout": "nt"})
     unfenced = partial(executed_with, "v3_wgmma", given, problem, PROXY_FENCE, "")
-    done = unfenced(excused=frozenset({"missing-proxy-fence"}))
-    assert (done.findings, done.fault, done.verification.passed) == ((), "", True)
-    (note,) = [note for note in done.notes if "missing-proxy-fence" in note]
+    emulation = unfenced(excused=frozenset({"missing-proxy-fence"}))
+    assert (emulation.findings, emulation.fault, emulation.verification.passed) == ((), "", True)
+    (note,) = [note for note in emulation.notes if "missing-proxy-fence" in note]
     assert "The compiler wrote it, not the source" in note
     assert "missing-proxy-fence" in unfenced(excused=frozenset({"shared-race"})).fault

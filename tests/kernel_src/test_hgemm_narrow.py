@@ -1,4 +1,4 @@
-"""Products of TF32, of floats of eight bits and of int8 on the rungs with wgmma, executed on the CPU."""
+"""Emulated TF32, FP8 and int8 GEMMs on the ladder rungs that use wgmma."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def turned(layout, types, points):
     ("layout", "types", "points"), gated(itertools.product(("nn", "nt", "tt"), NARROW, HALVES), turned)
 )
 def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types, points):
-    name, given = WGMMA["epilogue"]
+    name, parameters = WGMMA["epilogue"]
     ptx = ""
     for aligned in problems(name, layout, *types, points=points):
         # no column of such an operand need begin at a multiple of 16 bytes
         loose = {key for key, letter, lies in zip(("lda", "ldb"), layout, "nt", strict=True) if letter == lies}
         problem = GEMM.problem({**aligned, **{key: aligned[key] + 1 for key in loose}})
-        instance = Instance.of(template(name), narrow(given, types[0]), problem)
+        instance = Instance.of(template(name), narrow(parameters, types[0]), problem)
         assert instance.unmet() is None
         steps = [step.entry for step in instance.launches.steps]
         wanted = ["transpose_a"] * (layout[0] == "n") + ["transpose_b"] * (layout[1] == "t")

@@ -1,4 +1,4 @@
-"""Faults planted where elements of 32 and 8 bits differ from those of 16: executed on the CPU, each is found."""
+"""Faults planted where 32-bit and 8-bit elements differ from 16-bit ones: each one is found by emulation."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def executed(case: str, old: str = "", new: str = "") -> EmulationRecord:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_original_is_clean(case):
-    done = executed(case)
-    assert done.findings == ()
-    assert done.verification.passed
+    emulation = executed(case)
+    assert emulation.findings == ()
+    assert emulation.verification.passed
 
 
 def planted():
@@ -108,10 +108,10 @@ def planted():
 
 @pytest.mark.parametrize(("case", "old", "new", "kind"), list(planted()))
 def test_a_planted_fault_is_found(case, old, new, kind):
-    done = executed(case, old, new)
+    emulation = executed(case, old, new)
     if kind == WRONG:
-        assert done.findings == ()
-        assert not done.verification.passed
-        assert "C" in done.verification.worst
+        assert emulation.findings == ()
+        assert not emulation.verification.passed
+        assert "C" in emulation.verification.worst
     else:
-        assert kind in {finding.kind for finding in done.findings}
+        assert kind in {finding.kind for finding in emulation.findings}

@@ -1,4 +1,4 @@
-"""Operands whose lines begin anywhere, executed on the CPU: they are shifted, and nothing around them leaks in."""
+"""Emulated GEMMs with unaligned operands: they are shifted correctly, and surrounding data does not leak in."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def borders_of_nan(monkeypatch):
 
 
 def cases():
-    """Every layout with all remainders; sizes and settings take turns, and the other settings are thorough."""
+    """Yield every layout with all remainders, cycling through sizes and settings; the rest are marked thorough."""
     for i, layout in enumerate(LAYOUTS):
         for r, remainders in enumerate(REMAINDERS):
             for s, (key, given) in enumerate(SETTINGS.items()):

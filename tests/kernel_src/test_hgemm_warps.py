@@ -1,4 +1,4 @@
-"""Products of TF32 and int8 on the rungs with mma.sync, executed on the CPU as compiled for sm_80."""
+"""Emulated TF32 and int8 GEMMs on the ladder rungs that use mma.sync, compiled for sm_80."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ AMPERE = "compute_80"
 
 
 def settings():
-    """The first setting of v0 and v2 with all layouts, others with one in turn; types take turns.
+    """Yield the first setting of v0 and v2 with all layouts, later settings with one, cycling through the types.
 
     v1 reads its tiles as v2 does. What is left of layouts and types is thorough.
     """
     seen = {"v1_ldmatrix"}
-    for number, (key, (name, given)) in enumerate(WARPS.items()):
+    for number, (key, (name, parameters)) in enumerate(WARPS.items()):
         further = name in seen
         seen.add(name)
         for place, layout in enumerate(LAYOUTS):
             for turn, types in enumerate(WARP_TYPES):
                 in_turn = turn == (number + place) % 2 and (not further or place == number % 4)
                 marks = [] if in_turn else [pytest.mark.thorough]
-                yield pytest.param(name, given, layout, types, id=f"{key}-{layout}-{types[0]}", marks=marks)
+                yield pytest.param(name, parameters, layout, types, id=f"{key}-{layout}-{types[0]}", marks=marks)
 
 
 def executed(instance, ptx):
@@ -61,8 +61,8 @@ def test_operands_along_m_and_n_are_read_without_bank_conflicts(block, types):
     """Whatever the width of a line; and the products that instructions do are those of the problem."""
     tile = {"m": block, "n": block, "k": 64, "dtype": types[0], "layout": "nt"}
     problem = GEMM.problem({**tile, **({"precision": types[2]} if types[2] else {})})
-    given = {"block_m": block, "block_n": block, "warp_m": 32, "warp_n": 32, "block_k": 32}
-    instance = Instance.of(template("v1_ldmatrix"), given, problem)
+    parameters = {"block_m": block, "block_n": block, "warp_m": 32, "warp_n": 32, "block_k": 32}
+    instance = Instance.of(template("v1_ldmatrix"), parameters, problem)
     done = executed(instance, compile_text(instance.source, arch=AMPERE))
     assert done.verification.passed
     for access in ("shared.load", "shared.store"):

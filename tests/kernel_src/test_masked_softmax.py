@@ -1,4 +1,4 @@
-"""The masked softmax, executed on the CPU: right on awkward sizes, free of faults, and moving what it must."""
+"""The masked softmax, emulated: correct on awkward sizes, free of faults, and with the expected memory traffic."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ SIZES: list[dict[str, Scalar]] = [
 ]
 
 
-def made_of(given, **fields):
-    return Instance.of(TEMPLATE, given, MASKED.problem(fields))
+def made_of(parameters, **fields):
+    return Instance.of(TEMPLATE, parameters, MASKED.problem(fields))
 
 
-def executed(given, **fields):
+def executed(parameters, **fields):
     """None where the template leaves this point out."""
-    made = made_of(given, **fields)
+    made = made_of(parameters, **fields)
     if made.unmet():
         return None
     return emulate(EmulationTask(made.launches, "masked_softmax", made.problem, 0, {}), ptx_of(made.source))
 
 
 def combinations():
-    """Every variant with every mask; types take turns, and the others are thorough."""
+    """Yield every variant with every mask, cycling through the types; the rest are marked thorough."""
     for number, variant in enumerate(VARIANTS):
         for i, mask in enumerate(("none", "causal", "additive")):
             for j, dtype in enumerate(("float32", "float16", "bfloat16")):
@@ -52,40 +52,40 @@ def combinations():
 @pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("variant", "mask", "dtype"), list(combinations()))
 def test_rows_are_right_and_clean(variant, mask, dtype):
-    seen = 0
+    checked = 0
     for size in reversed(SIZES):
-        done = executed(VARIANTS[variant], **size, mask=mask, dtype=dtype)
-        if done is None:
+        emulation = executed(VARIANTS[variant], **size, mask=mask, dtype=dtype)
+        if emulation is None:
             continue
-        seen += 1
-        assert done.unsupported == ""
-        assert done.fault == "", f"{size}: {done.fault}"
-        assert done.verification.passed, f"{size}: {done.verification.worst}"
-    assert seen >= len(SIZES) - 1
+        checked += 1
+        assert emulation.unsupported == ""
+        assert emulation.fault == "", f"{size}: {emulation.fault}"
+        assert emulation.verification.passed, f"{size}: {emulation.verification.worst}"
+    assert checked >= len(SIZES) - 1
 
 
 def test_a_causal_row_asks_only_for_what_it_may_see():
     m, n = 12, 64
-    given: dict[str, Scalar] = {"threads": 32, "rows_per_block": 4, "items": 1}
-    memory = executed(given, m=m, n=n, queries=m).executed.memory
+    parameters: dict[str, Scalar] = {"threads": 32, "rows_per_block": 4, "items": 1}
+    memory = executed(parameters, m=m, n=n, queries=m).executed.memory
     vectors = sum(-(-(n - m + i + 1) // 4) for i in range(m))
     assert memory["global.load"].bytes_used == 16 * vectors < 4 * m * n
     assert memory["global.store"].bytes_used == 4 * m * n
 
 
 def test_an_additive_mask_is_an_argument_of_its_own():
-    given: dict[str, Scalar] = {"threads": 32, "rows_per_block": 4, "items": 8, "shifted": True}
-    arguments = dict(made_of(given, m=8, n=256, queries=4, mask="additive").launches.steps[0].arguments)
+    parameters: dict[str, Scalar] = {"threads": 32, "rows_per_block": 4, "items": 8, "shifted": True}
+    arguments = dict(made_of(parameters, m=8, n=256, queries=4, mask="additive").launches.steps[0].arguments)
     assert (arguments["M"], arguments["ldm"]) == ("float32*", "int32")
-    assert "M" not in dict(made_of(given, m=8, n=256, mask="causal").launches.steps[0].arguments)
+    assert "M" not in dict(made_of(parameters, m=8, n=256, mask="causal").launches.steps[0].arguments)
 
 
 def test_rows_whose_mask_lies_otherwise_have_no_shifted_form():
-    given: dict[str, Scalar] = {"threads": 32, "rows_per_block": 4, "items": 8, "shifted": True}
+    parameters: dict[str, Scalar] = {"threads": 32, "rows_per_block": 4, "items": 8, "shifted": True}
 
     def entry(**fields):
-        return made_of(given, m=8, n=203, queries=4, **fields).launches.entries
+        return made_of(parameters, m=8, n=203, queries=4, **fields).launches.entries
 
     assert entry(mask="additive") == entry(mask="causal", ldm=205) == ("masked_softmax_shifted",)
     assert entry(mask="additive", ldm=205) == ("masked_softmax_scalar",)
-    assert made_of(given, m=9, n=203, queries=3, mask="additive").launches.entries == ("masked_softmax_scalar",)
+    assert made_of(parameters, m=9, n=203, queries=3, mask="additive").launches.entries == ("masked_softmax_scalar",)

@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm, executed on the CPU: right on awkward sizes, free of faults, and moving what they must."""
+"""Layer norm and RMS norm, emulated: correct on awkward sizes, free of faults, and with the expected traffic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def executed(name, given, **fields):
 
 
 def turns():
-    """Both norms with every variant; types take turns, and the others are thorough."""
+    """Yield both norms with every variant, cycling through the types; the rest are marked thorough."""
     for first, name in enumerate(("layer_norm", "rms_norm")):
         for number, variant in enumerate(VARIANTS):
             for turn, dtype in enumerate(("float32", "float16", "bfloat16")):
@@ -49,16 +49,16 @@ def turns():
 @pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("name", "variant", "dtype"), list(turns()))
 def test_rows_are_right_and_clean(name, variant, dtype):
-    seen = 0
+    checked = 0
     for size in reversed(SIZES):
-        done = executed(name, VARIANTS[variant], **size, dtype=dtype)
-        if done is None:
+        emulation = executed(name, VARIANTS[variant], **size, dtype=dtype)
+        if emulation is None:
             continue
-        seen += 1
-        assert done.unsupported == ""
-        assert done.fault == "", f"{size}: {done.fault}"
-        assert done.verification.passed, done.verification.worst
-    assert seen >= len(SIZES) - 1
+        checked += 1
+        assert emulation.unsupported == ""
+        assert emulation.fault == "", f"{size}: {emulation.fault}"
+        assert emulation.verification.passed, emulation.verification.worst
+    assert checked >= len(SIZES) - 1
 
 
 @pytest.mark.parametrize(("name", "weights"), [("layer_norm", 2), ("rms_norm", 1)])

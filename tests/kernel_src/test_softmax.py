@@ -1,4 +1,4 @@
-"""Every softmax template, executed on the CPU: right on awkward sizes and on special rows, free of faults."""
+"""Every softmax template, emulated: correct on awkward sizes and special rows, and free of faults."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def variants_and_types():
     The types of 16 bits differ in how values are converted; those with vectors of eight take turns with these alone.
     What is thorough executes the same text of a template once more, with another type or at the other sizes.
     """
-    known = set()
+    seen_templates = set()
     for number, (variant, (template, _)) in enumerate(VARIANTS.items()):
-        first = template not in known
+        first = template not in seen_templates
         if first:
             yield pytest.param(variant, "float32", SIZES, id=f"{variant}-float32")
         types = TYPES[1:] if first or "vectors of eight" in variant else TYPES
@@ -111,25 +111,25 @@ def variants_and_types():
                 in_turn = dtype == types[number % len(types)] and half == number // 2 % 2
                 marks = [] if in_turn else [pytest.mark.thorough]
                 yield pytest.param(variant, dtype, SIZES[half::2], id=f"{variant}-{dtype}-{half}", marks=marks)
-        known.add(template)
+        seen_templates.add(template)
 
 
 @pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("variant", "dtype", "sizes"), list(variants_and_types()))
 def test_every_template_compiles_without_warnings_and_is_right_and_clean(variant, dtype, sizes):
-    seen = 0
+    checked = 0
     for size in reversed(sizes):
-        done = executed(*VARIANTS[variant], SOFTMAX.problem({**size, "dtype": dtype}))
-        if done is None:
+        emulation = executed(*VARIANTS[variant], SOFTMAX.problem({**size, "dtype": dtype}))
+        if emulation is None:
             continue
-        seen += 1
-        assert done.unsupported == ""
-        assert done.fault == "", f"{size}: {done.fault}"
-        assert done.verification.passed
+        checked += 1
+        assert emulation.unsupported == ""
+        assert emulation.fault == "", f"{size}: {emulation.fault}"
+        assert emulation.verification.passed
     if "vectors of eight" in variant and dtype == "float32":
-        assert seen == 0  # 32 bytes are more than one instruction moves
+        assert checked == 0  # 32 bytes are more than one instruction moves
     else:
-        assert seen >= len(sizes) - 2
+        assert checked >= len(sizes) - 2
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_every_template_compiles_without_warnings_and_is_right_and_clean(variant
     ],
 )
 def test_1823_by_781(name, given):
-    done = executed(name, given, SOFTMAX.problem({"m": 1823, "n": 781}))
-    assert done.unsupported == ""
-    assert done.fault == ""
-    assert done.verification.passed
+    emulation = executed(name, given, SOFTMAX.problem({"m": 1823, "n": 781}))
+    assert emulation.unsupported == ""
+    assert emulation.fault == ""
+    assert emulation.verification.passed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The gradient of softmax, executed on the CPU: right on awkward sizes, free of faults, and moving what it must."""
+"""The softmax gradient, emulated: correct on awkward sizes, free of faults, and with the expected traffic."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def turns():
 @pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("variant", "dtype"), list(turns()))
 def test_the_gradient_is_right_and_clean(variant, dtype):
-    seen = 0
+    checked = 0
     for size in reversed(SIZES):
-        done = executed(VARIANTS[variant], BACKWARD.problem({**size, "dtype": dtype}))
-        if done is None:
+        emulation = executed(VARIANTS[variant], BACKWARD.problem({**size, "dtype": dtype}))
+        if emulation is None:
             continue
-        seen += 1
-        assert done.unsupported == ""
-        assert done.fault == "", f"{size}: {done.fault}"
-        assert done.verification.passed, done.verification.worst
-    assert seen >= len(SIZES) - 1
+        checked += 1
+        assert emulation.unsupported == ""
+        assert emulation.fault == "", f"{size}: {emulation.fault}"
+        assert emulation.verification.passed, emulation.verification.worst
+    assert checked >= len(SIZES) - 1
 
 
 def test_both_rows_are_read_once_and_the_result_is_written_once():

@@ -1,4 +1,4 @@
-"""FP32 products from parts on tensor cores, executed on the CPU: right, as exact as SGEMM, and free of races."""
+"""Emulated FP32 GEMMs split into narrow tensor-core products: correct, as exact as SGEMM, and free of races."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from lab.toolchain.select import toolchain
 GEMM = operator("gemm")
 
 
-def executed(given, problem, ptx="", old="", new=""):
+def executed(parameters, problem, ptx="", old="", new=""):
     """Execute a setting, in whose source `new` stands for `old`."""
-    instance = Instance.of(template(), given, problem)
+    instance = Instance.of(template(), parameters, problem)
     assert instance.unmet() is None
     assert old in instance.source
     ptx = ptx or compile_text(instance.source.replace(old, new) if old else instance.source, arch="compute_90a")
-    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
-    assert done.unsupported == ""
-    return done, ptx
+    emulation = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+    assert emulation.unsupported == ""
+    return emulation, ptx
 
 
 def points():
     """Every setting, layout and precision in the gate, at two or three sizes; all combinations of them are thorough."""
     layouts = ("nn", "nt", "tn", "tt")
-    for s, (key, given) in enumerate(SETTINGS.items()):
+    for s, (key, parameters) in enumerate(SETTINGS.items()):
         for i, layout in enumerate(layouts):
             for p, precision in enumerate(PRECISIONS):
                 if i == s % 4 and p == s % 3:
                     most, marks = 2 if s else 3, []
                 else:
                     most, marks = len(POINTS), [pytest.mark.thorough]
-                yield pytest.param(given, layout, precision, most, id=f"{key}-{layout}-{precision}", marks=marks)
+                yield pytest.param(parameters, layout, precision, most, id=f"{key}-{layout}-{precision}", marks=marks)
 
 
 @pytest.mark.usefixtures("conditions")
@@ -48,10 +48,10 @@ def points():
 def test_every_setting_is_right_and_clean(given, layout, precision, most):
     ptx = ""
     for problem in problems(layout, precision, most):
-        done, ptx = executed(given, problem, ptx)
-        assert done.fault == "", f"{problem}: {done.fault}"
-        assert done.findings == ()
-        assert done.verification.passed, f"{problem}: {done.verification}"
+        emulation, ptx = executed(given, problem, ptx)
+        assert emulation.fault == "", f"{problem}: {emulation.fault}"
+        assert emulation.findings == ()
+        assert emulation.verification.passed, f"{problem}: {emulation.verification}"
 
 
 def errors_of_sgemm(problem):
@@ -78,9 +78,9 @@ THOROUGH = pytest.mark.thorough
 )
 def test_errors_are_no_larger_than_those_of_sgemm(precision, data, k):
     problem = GEMM.problem({"m": 64, "n": 64, "k": k, "precision": precision, "data": data})
-    done, _ = executed({**SMALL, "block_k": 32}, problem)
-    assert done.verification.passed
-    assert 0 < done.verification.max_error <= errors_of_sgemm(problem)
+    emulation, _ = executed({**SMALL, "block_k": 32}, problem)
+    assert emulation.verification.passed
+    assert 0 < emulation.verification.max_error <= errors_of_sgemm(problem)
 
 
 def test_sums_that_tensor_cores_alone_add_up_lose_more():
@@ -112,8 +112,8 @@ def test_products_with_infinities_and_the_largest_numbers_are_those_of_sgemm(pre
     monkeypatch.setattr(Gemm, "inputs", special)
     monkeypatch.setattr(Gemm, "verify", judged)
     problem = GEMM.problem({"m": 66, "n": 70, "k": 5, "precision": precision})
-    done, _ = executed(SETTINGS["pieces along both"], problem)
-    assert done.findings == ()
+    emulation, _ = executed(SETTINGS["pieces along both"], problem)
+    assert emulation.findings == ()
     c = outputs[0]  # later ones are of other inputs
     assert (c[:, 0] == math.inf).all()
     assert (c[:, 1] == -math.inf).all()
@@ -152,13 +152,13 @@ def planted():
 @pytest.mark.parametrize(("old", "new", "kind"), list(planted()))
 def test_a_planted_fault_is_found(old, new, kind):
     problem = GEMM.problem({"m": 64, "n": 64, "k": 49, "precision": "3xtf32", "layout": "tn"})
-    done, _ = executed({**SMALL, "stages": 2}, problem, "", old, new)
+    emulation, _ = executed({**SMALL, "stages": 2}, problem, "", old, new)
     if kind == WRONG:
-        assert done.findings == ()
-        assert "C" in done.verification.worst
-        assert not done.verification.passed
+        assert emulation.findings == ()
+        assert "C" in emulation.verification.worst
+        assert not emulation.verification.passed
     else:
-        assert kind in {finding.kind for finding in done.findings}
+        assert kind in {finding.kind for finding in emulation.findings}
 
 
 @pytest.mark.parametrize("precision", ["3xtf32", pytest.param("bf16x6", marks=THOROUGH)])

@@ -1,4 +1,4 @@
-"""Every template, executed on the CPU: right on awkward sizes, and free of races and bad accesses."""
+"""Every template, emulated: correct on awkward sizes, and free of races and bad accesses."""
 
 from __future__ import annotations
 
@@ -232,10 +232,10 @@ SHARES = 8
 """Parts of the sizes and factors, of which a test sees one."""
 
 
-def executed(name, given, problem, ptx_of=ptx_of):
+def executed(name, settings, problem, ptx_of=ptx_of):
     """The record of one launch, and what the template says of its accesses."""
     template = kernels.load(name, ROOTS)
-    parameters = template.completed(given)
+    parameters = template.completed(settings)
     assert (template.unsupported(problem), Instance(template, parameters, problem).unmet()) == (None, None)
     source = Instance(template, parameters, problem).source
     task = EmulationTask(Instance(template, parameters, problem).launches, template.declares.operator, problem, 0, {})
@@ -251,8 +251,10 @@ def settings_and_layouts():
     """Every setting with each layout and type that its template takes, and with two shares of the sizes in turn."""
     turns = itertools.product(SETTINGS, LAYOUTS, ("float32", "float64"), (0, SHARES // 2))
     for turn, (key, layout, dtype, half) in enumerate(turns):
-        name, given = SETTINGS[key]
-        fetched = given.get("copies") != "bulk" or "pack" in given or layout == "nt"  # columns along k are not
+        name, parameters = SETTINGS[key]
+        fetched = (
+            parameters.get("copies") != "bulk" or "pack" in parameters or layout == "nt"
+        )  # columns along k are not
         if fetched and (name != SGEMM_TEMPLATE or dtype == "float32"):
             yield key, layout, dtype, (turn // 3 + half) % SHARES
 
@@ -293,14 +295,14 @@ def transposed():
 @pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("ways", "layout"), list(transposed()))
 def test_transposed_operands_are_read_right(ways, layout):
-    given = {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
+    parameters = {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
     for operand, transposed in (("a", layout[0] == "t"), ("b", layout[1] == "n")):
         for way, value in ways[operand].items() if transposed else ():
-            given[f"global_read_coalesce_{way}_{operand}"] = value
+            parameters[f"global_read_coalesce_{way}_{operand}"] = value
     gemm = operator("gemm")
     for m, n, k in [(33, 31, 32), (64, 36, 52), (5, 70, 9)]:
         problem = gemm.problem({"m": m, "n": n, "k": k, "layout": layout})
-        done, _ = executed("gemm/tensile.cu.j2", given, problem)
+        done, _ = executed("gemm/tensile.cu.j2", parameters, problem)
         assert done.unsupported == done.fault == ""
         assert done.verification.passed
 
@@ -330,12 +332,12 @@ to 384 threads, sides and thread tiles that are no powers of two, a k step a til
 )
 def test_tiles_that_are_no_powers_of_two_are_right(tile, group, depth, split, layout):
     names = ("thread_tile_0", "thread_tile_1", "work_group_0", "work_group_1", "local_split_u")
-    given = dict(zip(names, (*tile, *group), strict=True))
-    given |= {"loop_unroll": depth // group[2], "global_split_u": split, "work_group_mapping": 1}
-    given |= {"prefetch_global_read": split > 1}
+    parameters = dict(zip(names, (*tile, *group), strict=True))
+    parameters |= {"loop_unroll": depth // group[2], "global_split_u": split, "work_group_mapping": 1}
+    parameters |= {"prefetch_global_read": split > 1}
     m, n, k = tile[0] * group[0] + 1, tile[1] * group[1] - 1, 2 * depth + 3
     problem = operator("gemm").problem({"m": m, "n": n, "k": k, "layout": layout, "alpha": -1.5, "beta": 0.5})
-    done, _ = executed("gemm/tensile.cu.j2", given, problem)
+    done, _ = executed("gemm/tensile.cu.j2", parameters, problem)
     assert done.unsupported == done.fault == ""
     assert done.verification.passed
 
@@ -346,13 +348,15 @@ def test_no_template_is_left_out():
 
 
 def moves_and_types():
-    """Every move with every shape in float32; of the shapes, the other types see every second one and take turns."""
-    for number, (name, given) in enumerate(MOVES):
-        yield pytest.param(name, given, "float32", (0, 1), id=f"{number}-{name}-float32")
+    """Yield every move with every shape in float32; the other types alternate between halves of the shapes."""
+    for number, (name, parameters) in enumerate(MOVES):
+        yield pytest.param(name, parameters, "float32", (0, 1), id=f"{number}-{name}-float32")
         for turn, dtype in enumerate(("float64", "float16")):
             for half in range(2):
                 marks = [pytest.mark.thorough] if (number + turn + half) % 2 else []
-                yield pytest.param(name, given, dtype, (half, 2), id=f"{number}-{name}-{dtype}-{half}", marks=marks)
+                yield pytest.param(
+                    name, parameters, dtype, (half, 2), id=f"{number}-{name}-{dtype}-{half}", marks=marks
+                )
 
 
 @pytest.mark.usefixtures("conditions")

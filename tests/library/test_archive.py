@@ -35,12 +35,12 @@ def test_an_archive_holds_what_the_folder_holds(folder: Path, tmp_path: Path) ->
 
 
 def test_equal_folders_make_equal_archives(folder: Path, tmp_path: Path) -> None:
-    one, other = tmp_path / f"one{SUFFIX}", tmp_path / f"other{SUFFIX}"
-    pack(folder, one)
+    first_archive, other = tmp_path / f"one{SUFFIX}", tmp_path / f"other{SUFFIX}"
+    pack(folder, first_archive)
     for file in folder.iterdir():
         file.touch()
     pack(folder, other)
-    assert one.read_bytes() == other.read_bytes()
+    assert first_archive.read_bytes() == other.read_bytes()
 
 
 def test_a_run_holds_every_library_below_it(folder: Path) -> None:
@@ -137,12 +137,12 @@ def test_a_shipped_library_is_complete_and_as_it_is_emitted_today(place):
     found = stored(place.name)
     assert {one.library.layout for one in found} == {"nn", "nt", "tn", "tt"}
     assert sum(file.stat().st_size for file in place.iterdir()) <= MOST_BYTES
-    for one in found:
-        assert {kernel.cubin for kernel in one.library.kernels} == set(one.cubins)
-        assert one.place.name == f"{one.library.name}{SUFFIX}"
-        with tarfile.open(one.place) as tar:
-            header = tar.extractfile(f"{one.library.name}.h")
+    for archived in found:
+        assert {kernel.cubin for kernel in archived.library.kernels} == set(archived.cubins)
+        assert archived.place.name == f"{archived.library.name}{SUFFIX}"
+        with tarfile.open(archived.place) as tar:
+            header = tar.extractfile(f"{archived.library.name}.h")
             assert header is not None
-            assert header.read().decode() == emit.to_header(one.library)
+            assert header.read().decode() == emit.to_header(archived.library)
         for size in ((1, 1, 1), (4096, 4096, 4096), (2994, 116, 620), (7, 11, 10007)):
-            assert picked(one.library, *size) in range(len(one.library.kernels))
+            assert picked(archived.library, *size) in range(len(archived.library.kernels))

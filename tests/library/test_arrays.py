@@ -71,7 +71,7 @@ def test_a_kernel_that_launches_nothing_counts_one_block() -> None:
 
 def test_every_axis_of_a_grid_and_every_name_counts() -> None:
     sizes = np.array([[3, 5, 7]])
-    made = [
+    grids = [
         ("m", "n", "k"),
         ("lda", "1", "2"),
         ("ldb", "1", "3"),
@@ -79,7 +79,7 @@ def test_every_axis_of_a_grid_and_every_name_counts() -> None:
         ("alpha", "1", "9"),
         ("beta", "8", "1"),
     ]
-    found = [blocks(LibraryKernel("k", "k.cubin", "t", {}, (launch(*grid),)), "nt", sizes).tolist() for grid in made]
+    found = [blocks(LibraryKernel("k", "k.cubin", "t", {}, (launch(*grid),)), "nt", sizes).tolist() for grid in grids]
     assert found == [[105], [6], [15], [12], [9], [8]]
     assert blocks(LibraryKernel("k", "k.cubin", "t", {}, ()), "nt", sizes).tolist() == [1]
 

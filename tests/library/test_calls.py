@@ -30,7 +30,7 @@ def formed(*arrays, layout="nn", reader=call_form):
 
 
 def matrix(value):
-    """What is found of A, where B and C fit."""
+    """Return the parsed description of A, with B and C of matching sizes."""
     rows, columns = value.__cuda_array_interface__["shape"]
     c = OnGpu(fortran(1, 1))
     c.__cuda_array_interface__ |= {"shape": (rows, 1), "strides": (4, 4 * rows)}
@@ -230,7 +230,7 @@ def test_c_may_share_addresses_but_no_elements(c, clash):
 
 def test_elements_are_found_to_be_shared_as_by_marking_them():
     rng = np.random.default_rng(1)
-    seen = set()
+    outcomes = set()
     for _ in range(300):
         x, y = (
             (
@@ -243,14 +243,14 @@ def test_elements_are_found_to_be_shared_as_by_marking_them():
             {at + 4 * (r + one.leading * k) for r in range(one.rows) for k in range(one.columns)} for at, one in (x, y)
         ]
         shared = bool(marked[0] & marked[1])
-        seen.add(shared)
+        outcomes.add(shared)
         try:
             placed(x, x, y)
         except UserError:
             assert shared
         else:
             assert not shared
-    assert seen == {True, False}
+    assert outcomes == {True, False}
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

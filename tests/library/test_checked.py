@@ -58,13 +58,13 @@ def test_figures_by_layout_and_class() -> None:
         row((512, 512, 512), 1.0, 4.0),
         row((9, 9, 9), None, 1.0),
     ]
-    found = {one.name: one for one in summaries(rows)}
-    assert list(found) == ["all", "nn", "tn", "tiny", "large", "aligned", "unaligned"]
-    assert found["all"].sizes == 3
-    assert found["all"].mean == pytest.approx(math.exp((math.log(2) + math.log(0.5) + math.log(4)) / 3))
-    assert found["all"].worst == 0.5
-    assert found["all"].faster == pytest.approx(2 / 3)
-    assert found["tiny"].p5 == pytest.approx(0.575)
+    summary_by_name = {one.name: one for one in summaries(rows)}
+    assert list(summary_by_name) == ["all", "nn", "tn", "tiny", "large", "aligned", "unaligned"]
+    assert summary_by_name["all"].sizes == 3
+    assert summary_by_name["all"].mean == pytest.approx(math.exp((math.log(2) + math.log(0.5) + math.log(4)) / 3))
+    assert summary_by_name["all"].worst == 0.5
+    assert summary_by_name["all"].faster == pytest.approx(2 / 3)
+    assert summary_by_name["tiny"].p5 == pytest.approx(0.575)
     assert summaries([]) == ()
 
 

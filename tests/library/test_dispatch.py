@@ -81,7 +81,7 @@ ROOM = -(-PARTIAL // 256) * 256 + 256
 
 
 def queued(stream=0, base=SCRATCH, at=(ADDRESS, 2 * ADDRESS, 3 * ADDRESS), factors=(2.0, 0.5)):
-    """What a product of `SHAPES` puts on a stream."""
+    """Return the operations a GEMM of `SHAPES` queues on a stream."""
     a, b, c = at
     values = (300, 50, 8, factors[0], a, 300, b, 8, factors[1], c, 300)
     return [
@@ -162,9 +162,9 @@ def test_a_factor_must_be_a_number_or_lie_on_the_gpu(folder, cuda):
     ]:
         with pytest.raises(UserError, match=says):
             loaded.gemm(factors[0], a, b, factors[1], c)
-    one = OnGpu(np.ones(1, "f4"), address=7 * ADDRESS + 256)
+    factor = OnGpu(np.ones(1, "f4"), address=7 * ADDRESS + 256)
     with pytest.raises(UserError, check=coded("duplicate", key="alpha")):
-        loaded.gemm(one, a, b, 0.0, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM, "u1"), address=7 * ADDRESS))
+        loaded.gemm(factor, a, b, 0.0, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM, "u1"), address=7 * ADDRESS))
     cuda.memory[8 * ADDRESS] = Memory(1, PRIMARY + 1)
     with pytest.raises(UserError, check=coded("mismatch", key="alpha", found="GPU 1")):
         loaded.gemm(OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), a, b, 0.0, c)
@@ -176,7 +176,7 @@ ON_GPU_ROOM = ROOM + 300 * 50 * 4
 
 
 def combined(alpha, beta, *, stream=0, base=SCRATCH, at=(ADDRESS, 2 * ADDRESS, 3 * ADDRESS)):
-    """What such a product puts on a stream: that of A and B behind the scratch, and C of it."""
+    """Return the operations queued with factors on the GPU: the GEMM into scratch memory, then the combine kernel."""
     w = base + ROOM
     return [
         *queued(stream, base, (at[0], at[1], w), (1.0, 0.0)),
@@ -187,11 +187,11 @@ def combined(alpha, beta, *, stream=0, base=SCRATCH, at=(ADDRESS, 2 * ADDRESS, 3
 def test_factors_on_the_gpu_are_read_there_and_nothing_waits(folder, cuda):
     loaded = opened(folder)
     a, b, c = operands_of(SHAPES)
-    one, other = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), OnGpu(np.ones((), "f4"), address=9 * ADDRESS)
+    first_factor, other = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), OnGpu(np.ones((), "f4"), address=9 * ADDRESS)
     for alpha, beta, places in [
-        (one, other, ((8 * ADDRESS, 0.0), (9 * ADDRESS, 0.0))),
-        (one, 0.5, ((8 * ADDRESS, 0.0), (0, 0.5))),
-        (np.float32(2.0), one, ((0, 2.0), (8 * ADDRESS, 0.0))),
+        (first_factor, other, ((8 * ADDRESS, 0.0), (9 * ADDRESS, 0.0))),
+        (first_factor, 0.5, ((8 * ADDRESS, 0.0), (0, 0.5))),
+        (np.float32(2.0), first_factor, ((0, 2.0), (8 * ADDRESS, 0.0))),
     ]:
         cuda.log.clear()
         loaded.gemm(alpha, a, b, beta, c)
@@ -208,23 +208,23 @@ def test_factors_on_the_gpu_are_read_there_and_nothing_waits(folder, cuda):
 def test_a_prepared_call_with_factors_on_the_gpu_is_captured(folder, cuda):
     loaded = opened(folder)
     a, b, c = operands_of(SHAPES)
-    one = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS)
+    factor = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS)
     cuda.captured.add(0x80)
     loaded.prepare(300, 50, 8)
     with pytest.raises(UserError, check=coded("unsupported", key="stream")):
-        loaded.gemm(one, a, b, one, c, stream=0x80)
+        loaded.gemm(factor, a, b, factor, c, stream=0x80)
     loaded.prepare(300, 50, 8, stream=0x70, on_gpu=True)
     cuda.captured.add(0x70)
     cuda.log.clear()
-    loaded.gemm(one, a, b, one, c, stream=0x70)
+    loaded.gemm(factor, a, b, factor, c, stream=0x70)
     place = 8 * ADDRESS, 0.0
     assert cuda.log == combined(place, place, stream=0x70, base=2 * SCRATCH)
     assert loaded.workspace_bytes(300, 50, 8, on_gpu=True) == ON_GPU_ROOM
     cuda.log.clear()
-    loaded.gemm(one, a, b, one, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM, "u1"), address=7 * ADDRESS))
+    loaded.gemm(factor, a, b, factor, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM, "u1"), address=7 * ADDRESS))
     assert cuda.log == combined(place, place, base=7 * ADDRESS)
     with pytest.raises(UserError, check=coded("out-of-range", key="workspace", found=300383)):
-        loaded.gemm(one, a, b, one, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM - 1, "u1"), address=7 * ADDRESS))
+        loaded.gemm(factor, a, b, factor, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM - 1, "u1"), address=7 * ADDRESS))
 
 
 def test_a_batch_with_factors_on_the_gpu_shares_its_scratch(folder, cuda):
@@ -578,7 +578,7 @@ int main(void)
 
 
 def as_printed(library, m, n, k, leading):
-    """What the stubs print for a size, by dispatch's own plan: with factors of the host, and with some on the GPU."""
+    """Return the stub driver's expected output for a size: factors on the host, then on the GPU."""
     plain = printed_product(library, m, n, k, (*leading, 2.0, 0.5), lambda _: 3 * ADDRESS, 0)
     product = printed_product(library, m, n, k, (*leading[:2], m, 1.0, 0.0), lambda room: (1 << 30) + room, 4 * m * n)
     w = (1 << 30) + int(product[0].split()[-1]) - 4 * m * n
@@ -657,8 +657,8 @@ def test_a_product_of_a_library_of_batches_is_a_batch_of_one(batches, cuda):
     loaded = opened(batches)
     a, b, c = operands_of([(20, 7), (7, 9), (20, 9)])
     loaded.gemm(2.0, a, b, 0.5, c)
-    one = [batch_of(shape, 1, 0, address=ADDRESS * i) for i, shape in enumerate([(20, 7), (7, 9), (20, 9)], 1)]
-    loaded.gemm_batched(2.0, *one[:2], 0.5, one[2])
+    single_batch = [batch_of(shape, 1, 0, address=ADDRESS * i) for i, shape in enumerate([(20, 7), (7, 9), (20, 9)], 1)]
+    loaded.gemm_batched(2.0, *single_batch[:2], 0.5, single_batch[2])
     values = (20, 9, 7, 2.0, ADDRESS, 20, 2 * ADDRESS, 7, 0.5, 3 * ADDRESS, 20, 1, 0, 0, 0)
     assert cuda.log == [("strided", (2, 1, 1), (64, 1, 1), 0, 0, values)] * 2
 
@@ -770,12 +770,12 @@ def test_c_launches_a_batch_as_python_does(batches):
     lines = [line for line in run.stdout.splitlines() if not line.startswith(("load", "compile", "allow"))]
     wanted = [line for point in good for line in (*printed_batch(library, point), "status 0")]
     refused = ["status 1 0", "status 1"] * len(bad)
-    one = printed_batch(library, (5, 9, 7, 5, 7, 5, 1, 0, 0, 0))[1:]
-    assert lines == [*wanted, *refused, *one, "one 0"]
+    single_lines = printed_batch(library, (5, 9, 7, 5, 7, 5, 1, 0, 0, 0))[1:]
+    assert lines == [*wanted, *refused, *single_lines, "one 0"]
 
 
 def printed_batch(library, point):
-    """What the stubs print for a batch, by dispatch's own plan."""
+    """Return the stub driver's expected output for a batch, by dispatch's own plan."""
     made = calls.plan(library, dict(zip((*library.sizes, "alpha", "beta"), (*point, 2.0, 0.5), strict=True)))
     where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS}
     lines = [f"status 0 {made.workspace_bytes}", *(f"memset {1 << 30} 0 {buffer.bytes}" for buffer in made.buffers)]

@@ -36,54 +36,54 @@ def test_a_driver_without_a_gpu_or_without_a_function_is_told_apart(fake):
 
 
 def test_a_context_has_a_number_and_none_is_zero(fake):
-    made = CudaDriver(fake)
-    first = made.current()
+    driver = CudaDriver(fake)
+    first = driver.current()
     fake.stack.append(PRIMARY + 1)
-    assert (first, made.current(), made.context(), made.ordinal()) == (1, 2, PRIMARY + 1, 1)
+    assert (first, driver.current(), driver.context(), driver.ordinal()) == (1, 2, PRIMARY + 1, 1)
     fake.stack.clear()
-    assert (made.current(), made.context()) == (0, 0)
+    assert (driver.current(), driver.context()) == (0, 0)
     fake.fails["cuCtxGetId"] = 4
     with pytest.raises(DriverError, match="cuCtxGetId returns 4: error 4"):
-        made.current()
+        driver.current()
 
 
 def test_a_pushed_context_is_popped_after_an_error(fake):
-    made = CudaDriver(fake)
-    with made.pushed(0x20):
+    driver = CudaDriver(fake)
+    with driver.pushed(0x20):
         assert fake.stack == [PRIMARY, 0x20]
     assert fake.stack == [PRIMARY]
-    with pytest.raises(KeyError), made.pushed(0x20):
+    with pytest.raises(KeyError), driver.pushed(0x20):
         raise KeyError
     assert fake.stack == [PRIMARY]
 
 
 def test_the_primary_context_is_known(fake):
-    made = CudaDriver(fake)
-    assert made.is_primary(PRIMARY, 0)
-    assert not made.is_primary(0x20, 0)
+    driver = CudaDriver(fake)
+    assert driver.is_primary(PRIMARY, 0)
+    assert not driver.is_primary(0x20, 0)
     fake.do_cuDevicePrimaryCtxGetState = lambda ordinal, flags, active: 0
     fake.called.clear()
-    assert not made.is_primary(PRIMARY, 0)
+    assert not driver.is_primary(PRIMARY, 0)
     assert "cuDevicePrimaryCtxRetain" not in fake.called  # it would make one
 
 
 def test_facts_of_an_address(fake):
-    made = CudaDriver(fake)
+    driver = CudaDriver(fake)
     fake.memory = {16: Memory(1, 0x21, reachable=False), 32: None}
-    assert made.facts(16) == PointerFacts(known=True, on_device=True, ordinal=1, context=0x21, reachable=False)
-    assert made.facts(48) == PointerFacts(known=True, on_device=True, ordinal=0, context=PRIMARY, reachable=True)
+    assert driver.facts(16) == PointerFacts(known=True, on_device=True, ordinal=1, context=0x21, reachable=False)
+    assert driver.facts(48) == PointerFacts(known=True, on_device=True, ordinal=0, context=PRIMARY, reachable=True)
     fake.memory |= {64: Memory(0, 0x20), 80: Memory(0, 0)}  # of another context, and of a pool
     arrays = {at: (at, ((1,), None, "<f4", True), None, None) for at in (16, 48, 64, 80)}
-    assert [made.unreached([arrays[at]], -1, 0, PRIMARY) for at in (48, 64, 80)] == [None, 64, None]
-    assert made.unreached([arrays[80], arrays[64], arrays[16]], -1, 0, PRIMARY) == 64
+    assert [driver.unreached([arrays[at]], -1, 0, PRIMARY) for at in (48, 64, 80)] == [None, 64, None]
+    assert driver.unreached([arrays[80], arrays[64], arrays[16]], -1, 0, PRIMARY) == 64
     asked = list(fake.called)
-    assert made.unreached([(*arrays[64][:3], 0)], 0, 0, PRIMARY) is None  # it says that it lies on the trusted GPU
+    assert driver.unreached([(*arrays[64][:3], 0)], 0, 0, PRIMARY) is None  # it says that it lies on the trusted GPU
     assert fake.called == asked
-    assert made.facts(32) == PointerFacts(known=False, on_device=False, ordinal=0, context=0, reachable=False)
+    assert driver.facts(32) == PointerFacts(known=False, on_device=False, ordinal=0, context=0, reachable=False)
 
 
 def test_what_other_threads_capture_is_left_alone(fake):
-    made = CudaDriver(fake)
+    driver = CudaDriver(fake)
     modes = []
 
     def exchange(mode):
@@ -91,20 +91,20 @@ def test_what_other_threads_capture_is_left_alone(fake):
         mode._obj.value = 0
 
     fake.do_cuThreadExchangeStreamCaptureMode = exchange
-    made.allocate(64)
-    made.function(made.module(b"code"), "part")
+    driver.allocate(64)
+    driver.function(driver.module(b"code"), "part")
     assert modes == [2, 0] * 3
     fake.fails["cuMemAlloc_v2"] = NOT_PERMITTED
     with pytest.raises(DriverError) as caught:
-        made.allocate(64)
+        driver.allocate(64)
     assert (caught.value.status, modes[-1]) == (NOT_PERMITTED, 0)
 
 
 def test_threads_do_not_read_each_others_answers(fake):
-    made = CudaDriver(fake)
+    driver = CudaDriver(fake)
 
     def work(stream):
-        return {made.stream_id(stream) for _ in range(300)}
+        return {driver.stream_id(stream) for _ in range(300)}
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(1, 5))) == [{101}, {102}, {103}, {104}]

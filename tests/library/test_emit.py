@@ -60,12 +60,12 @@ BATCH_DRIVER = (
 
 
 def cubins(library):
-    """Bytes that are no machine code: nothing here runs them."""
+    """Return placeholder bytes as the library's cubins; these tests never load them."""
     return {made.name: b"test data" for made in library.kernels}
 
 
 def compiled(library, folder, selection=Selection.NESTED):
-    """What gcc says of the emitted C with CUDA's own header."""
+    """Compile the emitted C with CUDA's own header; return gcc's exit code and messages."""
     write(library, cubins(library), folder, selection)
     headers = locate.headers()
     assert headers is not None
@@ -75,7 +75,7 @@ def compiled(library, folder, selection=Selection.NESTED):
 
 
 def asked_of_c(folder, sizes, driver=DRIVER):
-    """What the emitted C answers, compiled without any CUDA header."""
+    """Return the selections of the emitted C, compiled without any CUDA header."""
     (folder / "driver.c").write_text(driver)
     command = [GCC, *FLAGS, "-DSGEMM_SELECTION_ONLY", "-o", folder / "ask", folder / "driver.c", folder / "sgemm.c"]
     subprocess.run(command, check=True)
@@ -84,7 +84,7 @@ def asked_of_c(folder, sizes, driver=DRIVER):
 
 
 def asked_of_python(library, sizes):
-    """What the emitted Python answers."""
+    """Return the selections of the emitted Python."""
     names: dict = {}
     exec(compile(to_python(library), "emitted.py", "exec"), names)  # noqa: S102 - it is what the test is about
     return [names["select"](*size) for size in sizes]
@@ -198,7 +198,7 @@ def test_what_kernels_of_batches_require_decides_alike(tmp_path, selection, layo
 
 
 def check_batches(folder, selection, library, sizes):
-    """What C, Python and dispatch pick for batches, and for their first products alone."""
+    """Check that C, Python and dispatch select the same kernels for batches and for single GEMMs."""
     write(library, cubins(library), folder, selection)
     loaded = dispatch.load(folder)
     for asked, driver in ((sizes, BATCH_DRIVER), ([size[:3] for size in sizes], DRIVER)):

@@ -145,11 +145,11 @@ def test_the_step_from_warm_to_cold_is_no_kernels_own():
             }
         )
 
-    known, others = invented_sizes(300, 8, whole=1), invented_sizes(300, 9, whole=1)
-    cold = {size for size in (*known, *others) if size[0] * size[1] > 1 << 18}
+    measured, others = invented_sizes(300, 8, whole=1), invented_sizes(300, 9, whole=1)
+    cold = {size for size in (*measured, *others) if size[0] * size[1] > 1 << 18}
     losses = []
     for told in (cold, set()):
-        filled = fill(grid(known), STAIRS, SMS, told)
+        filled = fill(grid(measured), STAIRS, SMS, told)
         assert filled is not None
         losses.append(evaluate(build(filled.grid, edges=filled.edges), grid(others)).mean)
     assert losses[0] < losses[1]
@@ -163,10 +163,10 @@ def test_far_from_all_measured_sizes_a_kernel_is_taken_to_be_slower(monkeypatch)
     times = (1e-3 + 1e-8 * sizes.prod(axis=1) / 512) * scatter
     fit = interpolation._fit(interpolation._Points(sizes, cold), times, STAIRS["tile_128x128"], SMS)
     places = np.array([(1152, 512, 512), (4096, 4096, 512), (16384, 16384, 512)])
-    asked, usual = interpolation._Points(places, np.zeros(3, dtype=np.bool_)), np.zeros(8)
-    doubted = fit.at(asked, usual)
+    queried, usual = interpolation._Points(places, np.zeros(3, dtype=np.bool_)), np.zeros(8)
+    doubted = fit.at(queried, usual)
     monkeypatch.setattr(interpolation, "_DOUBT", 0.0)
-    ratio = doubted / fit.at(asked, usual)
+    ratio = doubted / fit.at(queried, usual)
     assert ratio[0] == pytest.approx(1)
     assert 1 < ratio[1] < ratio[2] < np.exp(0.5 * np.std(fit.rest))
 
@@ -194,7 +194,7 @@ GEMM: list[tuple[str, dict[str, Scalar]]] = [
 def test_blocks_are_those_of_the_launch_that_multiplies(name, given, axes, layout):
     template = kernels.load(name, kernels.search_path())
     parameters = template.completed(given)
-    made = specialise.kernel(
+    library_kernel = specialise.kernel(
         "k",
         cubin="k.cubin",
         template=template,
@@ -205,11 +205,11 @@ def test_blocks_are_those_of_the_launch_that_multiplies(name, given, axes, layou
     )
     rng = np.random.default_rng(5)
     sizes = np.exp(rng.uniform(0, np.log(9000 if axes == AXES else 500), size=(30, len(axes)))).astype(np.int64)
-    for size, found in zip(sizes.tolist(), blocks(made, layout, sizes).tolist(), strict=True):
+    for size, block_count in zip(sizes.tolist(), blocks(library_kernel, layout, sizes).tolist(), strict=True):
         problem = {**dict(zip(axes, size, strict=True)), "dtype": "float32", "layout": layout, "beta": 1.0}
         steps = Instance(template, parameters, GemmProblem.of(problem)).launches.steps
         multiply = [step for step in steps if step.main] or steps
-        assert found == max(int(np.prod(step.grid)) for step in multiply), size
+        assert block_count == max(int(np.prod(step.grid)) for step in multiply), size
 
 
 @given(st.integers(1, 8), st.lists(st.integers(1, 10**7), min_size=1, max_size=5))
@@ -226,23 +226,23 @@ def points(*sizes, cold=()):
 
 def test_features_of_a_size():
     """A constant and three matrices, the same where caches are cold, then waves and waves times k."""
-    known = points((1024, 512, 256), (1024, 512, 256), cold=())
-    known = interpolation._Points(known.sizes, np.array([False, True]))
-    warm, cold = interpolation._features(known, np.array([265, 265]), None, 2, SMS).tolist()
+    measured = points((1024, 512, 256), (1024, 512, 256), cold=())
+    measured = interpolation._Points(measured.sizes, np.array([False, True]))
+    warm, cold = interpolation._features(measured, np.array([265, 265]), None, 2, SMS).tolist()
     shapes = [1.0, 0.5, 0.25, 0.125]
     assert warm == [*shapes, 0, 0, 0, 0, 2, 1, 0.5, 0.25]
     assert cold == [*shapes, *shapes, 2, 1, 0.5, 0.25]
 
 
 def test_classes_are_which_dimensions_4_divides():
-    known = points((1, 1, 1), (4, 1, 1), (1, 4, 1), (4, 4, 1), (1, 1, 4), (4, 1, 4), (1, 4, 4), (8, 12, 16))
-    assert known.classes.tolist() == list(range(8))
-    halves = interpolation._Points(known.sizes, known.cold, Alignment.of("bfloat16", "nn"))
+    measured = points((1, 1, 1), (4, 1, 1), (1, 4, 1), (4, 4, 1), (1, 1, 4), (4, 1, 4), (1, 4, 4), (8, 12, 16))
+    assert measured.classes.tolist() == list(range(8))
+    halves = interpolation._Points(measured.sizes, measured.cold, Alignment.of("bfloat16", "nn"))
     assert halves.classes.tolist() == [2, 2, 2, 2, 2, 2, 2, 7]  # n decides nothing
 
 
 def test_launches_beside_the_product_are_told_from_it():
-    """What packs costs what it moves, where copies are narrow alone: no factor of the whole product."""
+    """The cost of packing kernels follows the bytes they pack, and does not scale the GEMM's own time."""
 
     def packing(sizes):
         narrow = sizes[:, 0] % 4 != 0
@@ -257,13 +257,13 @@ def test_launches_beside_the_product_are_told_from_it():
 
     rng = np.random.default_rng(5)
     drawn = [tuple(map(int, size)) for size in np.exp(rng.uniform(np.log(16), np.log(4000), (160, 3)))]
-    known = [(m // 4 * 4, n, k) if i % 2 else (m // 4 * 4 + 1, n, k) for i, (m, n, k) in enumerate(drawn)]
-    told, held = known[:120], known[120:]
+    measured_sizes = [(m // 4 * 4, n, k) if i % 2 else (m // 4 * 4 + 1, n, k) for i, (m, n, k) in enumerate(drawn)]
+    told, held_out = measured_sizes[:120], measured_sizes[120:]
     plain = stair((64, 64))
     errors = []
-    for one in (plain, replace(plain, others=packing)):
-        fit = interpolation._fit(points(*told), times(told), one, SMS)
-        errors.append(np.abs(np.log(fit.at(points(*held), np.zeros(8)) / times(held))))
+    for stair_form in (plain, replace(plain, others=packing)):
+        fit = interpolation._fit(points(*told), times(told), stair_form, SMS)
+        errors.append(np.abs(np.log(fit.at(points(*held_out), np.zeros(8)) / times(held_out))))
     assert np.max(errors[1]) < 0.02 < np.median(errors[0])
 
 
@@ -312,18 +312,18 @@ def test_thresholds_between_random_sizes_are_even_in_the_logarithms():
 def test_sizes_between_random_ones_are_further_ones_of_the_same_kind(monkeypatch):
     monkeypatch.setattr(interpolation, "_DRAWN", 4000)
     rng = np.random.default_rng(3)
-    known = np.exp(rng.uniform(np.log(4), np.log(4000), (400, 3))).astype(np.int64)
-    known[:, 1] = np.maximum(known[:, 1] // 4 * 4, 4)
-    found = interpolation._between(interpolation._edges(known), points(*known))
-    assert len(found) > 3900
-    taken = set(map(tuple, known.tolist()))
-    assert taken.isdisjoint(map(tuple, found.tolist()))
-    assert (found >= known.min(axis=0)).all()
-    assert (found <= known.max(axis=0)).all()
-    assert (found[:, 1] % 4 == 0).all()
+    measured_sizes = np.exp(rng.uniform(np.log(4), np.log(4000), (400, 3))).astype(np.int64)
+    measured_sizes[:, 1] = np.maximum(measured_sizes[:, 1] // 4 * 4, 4)
+    between = interpolation._between(interpolation._edges(measured_sizes), points(*measured_sizes))
+    assert len(between) > 3900
+    taken = set(map(tuple, measured_sizes.tolist()))
+    assert taken.isdisjoint(map(tuple, between.tolist()))
+    assert (between >= measured_sizes.min(axis=0)).all()
+    assert (between <= measured_sizes.max(axis=0)).all()
+    assert (between[:, 1] % 4 == 0).all()
     # many small ones are multiples by chance; among the larger a quarter is
-    assert (found % 4 == 0).mean(axis=0) == pytest.approx((known % 4 == 0).mean(axis=0), abs=0.3)
-    assert np.median(found, axis=0) == pytest.approx(np.median(known, axis=0), rel=0.25)
+    assert (between % 4 == 0).mean(axis=0) == pytest.approx((measured_sizes % 4 == 0).mean(axis=0), abs=0.3)
+    assert np.median(between, axis=0) == pytest.approx(np.median(measured_sizes, axis=0), rel=0.25)
 
 
 def random_times(count, seed, scatter):
@@ -349,8 +349,8 @@ def test_what_kernels_lose_nearby_counts_where_stairs_err():
     assert share > 0
     at = points(*between.sizes)
     lost = []
-    for one in (0.0, share):
-        guessed = interpolation._mixed(fitting.stairs_at(at), fitting.losses_at(at), one)
+    for weight in (0.0, share):
+        guessed = interpolation._mixed(fitting.stairs_at(at), fitting.losses_at(at), weight)
         picked = guessed.argmin(axis=1)
         times = np.array(between.times)
         lost.append((times[np.arange(len(times)), picked] / times.min(axis=1)).mean() - 1)
@@ -359,8 +359,8 @@ def test_what_kernels_lose_nearby_counts_where_stairs_err():
 
 
 def fitting_of(grid):
-    known = points(*grid.sizes)
-    return interpolation._Fitting(np.array(grid.times), tuple(STAIRS[name] for name in grid.kernels), known, SMS)
+    measured = points(*grid.sizes)
+    return interpolation._Fitting(np.array(grid.times), tuple(STAIRS[name] for name in grid.kernels), measured, SMS)
 
 
 def test_exact_stairs_are_not_blurred():
@@ -377,11 +377,11 @@ def test_losses_follow_the_sizes_around_and_absent_kernels_lose_much():
         fitting = interpolation._Fitting(times, tuple(STAIRS[name] for name in names), points(*sizes), SMS)
         return fitting.losses_at(points(*at))
 
-    found = losses((1000, 700, 64), (64, 64, 64))
-    assert found[:, 0] == pytest.approx(0)
-    assert found[:, 1] == pytest.approx([0.05 * np.log2(700_000), 0.6], abs=0.03)
+    size_losses = losses((1000, 700, 64), (64, 64, 64))
+    assert size_losses[:, 0] == pytest.approx(0)
+    assert size_losses[:, 1] == pytest.approx([0.05 * np.log2(700_000), 0.6], abs=0.03)
     times[:8, 1] = np.nan  # where m is 64
-    before, after = found[1, 1], losses((64, 64, 64))[0, 1]
+    before, after = size_losses[1, 1], losses((64, 64, 64))[0, 1]
     assert after == pytest.approx(interpolation._ABSENT, abs=0.1)
     times[:, 1] = np.where(np.arange(64) < 8, np.nan, 1.0)
     assert losses((64, 64, 64))[0, 1] > 0.3 > losses((8192, 64, 64))[0, 1]
@@ -398,26 +398,26 @@ def test_sizes_that_4_divides_alike_weigh_more():
 
 def test_a_mean_of_stairs_and_losses_is_one_of_logarithms():
     stairs, losses = np.array([[1.0, 4.0], [np.nan, 2.0]]), np.array([[0.0, np.log(2.0)], [0.0, np.log(3.0)]])
-    found = interpolation._mixed(stairs, losses, 0.5)
-    assert found[0] == pytest.approx([1.0, 8**0.5])
-    assert np.isnan(found[1, 0])
-    assert found[1, 1] == pytest.approx(2 * 3**0.5)
+    mixed = interpolation._mixed(stairs, losses, 0.5)
+    assert mixed[0] == pytest.approx([1.0, 8**0.5])
+    assert np.isnan(mixed[1, 0])
+    assert mixed[1, 1] == pytest.approx(2 * 3**0.5)
     assert interpolation._mixed(stairs, losses, 0.0)[0] == pytest.approx(stairs[0])
 
 
 def test_sizes_between_are_the_ends_of_cells_and_one_less():
     edges = ((16, 32), (16,), (8,))
-    known = points((16, 16, 8), (4, 5, 8))
-    assert interpolation._between(edges, known).tolist() == [[16, 15, 8], [32, 15, 8], [32, 16, 8]]
+    measured = points((16, 16, 8), (4, 5, 8))
+    assert interpolation._between(edges, measured).tolist() == [[16, 15, 8], [32, 15, 8], [32, 16, 8]]
     assert interpolation._between(edges, points((3, 5, 8))).tolist() == [[15, 15, 8], [31, 15, 8]]
     assert interpolation._between(((4,), (4,), (4,)), points((4, 4, 4))).shape == (0, 3)
 
 
 def test_most_measured_sizes_around_decide_whether_a_time_is_cold():
-    known = points(*((16 * i, 16, 16) for i in range(1, 7)), cold=((16, 16, 16), (32, 16, 16), (48, 16, 16)))
-    asked = np.array([(16, 16, 16), (96, 16, 16)])
-    assert interpolation._alike(known, asked).cold.tolist() == [True, False]
-    assert len(interpolation._alike(known, asked[:0])) == 0
+    measured = points(*((16 * i, 16, 16) for i in range(1, 7)), cold=((16, 16, 16), (32, 16, 16), (48, 16, 16)))
+    queried = np.array([(16, 16, 16), (96, 16, 16)])
+    assert interpolation._alike(measured, queried).cold.tolist() == [True, False]
+    assert len(interpolation._alike(measured, queried[:0])) == 0
 
 
 def test_a_fit_is_its_features_its_factor_and_the_rest_of_its_neighbours():
@@ -425,21 +425,21 @@ def test_a_fit_is_its_features_its_factor_and_the_rest_of_its_neighbours():
     rng = np.random.default_rng(21)
     sizes = [(int(m), int(n), int(k)) for m, n, k in 4 * rng.integers(4, 300, (40, 3))]
     sizes += [(m + 1, n, k) for m, n, k in sizes[:9]]
-    known = points(*sizes, cold=set(sizes[::3]))
+    measured = points(*sizes, cold=set(sizes[::3]))
     stair_ = STAIRS["tile_64x32"]
-    ran = stair_.blocks(known.sizes)
+    ran = stair_.blocks(measured.sizes)
     times = (1e-3 + 1e-4 * -(-ran // SMS)) * np.exp(rng.normal(0, 0.1, len(sizes)))
     times[5] = np.nan
-    fit = interpolation._fit(known, times, stair_, SMS)
+    fit = interpolation._fit(measured, times, stair_, SMS)
     assert fit.factors[7] == 0
     assert np.isnan(fit.factors[:6]).all()
     assert fit.factors[6] != 0  # nine sizes whose m 4 does not divide
     there = np.isfinite(times)
-    explained = interpolation._features(known, ran, None, 1, SMS)[there] @ fit.weights
-    factors = np.nan_to_num(fit.factors)[known.classes[there]]
+    explained = interpolation._features(measured, ran, None, 1, SMS)[there] @ fit.weights
+    factors = np.nan_to_num(fit.factors)[measured.classes[there]]
     assert fit.rest == pytest.approx(np.log(times[there] / explained) - factors, abs=1e-12)
     assert np.std(fit.rest) < 0.2  # as the times scatter
-    asked, usual = points((500, 333, 128), (77, 64, 1024), cold={(77, 64, 1024)}), np.arange(8) / 10
+    queried, usual = points((500, 333, 128), (77, 64, 1024), cold={(77, 64, 1024)}), np.arange(8) / 10
 
     def place(size, blocks, cold):
         return [*np.log2(size), *(1.0 * (x % 4 == 0) for x in size), 4 * np.log2(blocks),
@@ -447,12 +447,12 @@ def test_a_fit_is_its_features_its_factor_and_the_rest_of_its_neighbours():
 
     there = [place(*one) for one in zip(fit.known.sizes.tolist(), fit.blocks.tolist(), fit.known.cold, strict=True)]
     expected = []
-    for size, cold in zip(asked.sizes.tolist(), asked.cold.tolist(), strict=True):
-        one = points(tuple(size), cold={tuple(size)} if cold else ())
-        blocks_ = int(stair_.blocks(one.sizes)[0])
-        own = fit.factors[one.classes[0]]
-        log = np.log(interpolation._features(one, np.array([blocks_]), None, 1, SMS)[0] @ fit.weights)
-        log += usual[one.classes[0]] if np.isnan(own) else own
+    for size, cold in zip(queried.sizes.tolist(), queried.cold.tolist(), strict=True):
+        point = points(tuple(size), cold={tuple(size)} if cold else ())
+        blocks_ = int(stair_.blocks(point.sizes)[0])
+        own = fit.factors[point.classes[0]]
+        log = np.log(interpolation._features(point, np.array([blocks_]), None, 1, SMS)[0] @ fit.weights)
+        log += usual[point.classes[0]] if np.isnan(own) else own
         far = sorted(
             (float(np.linalg.norm(np.subtract(place(size, blocks_, cold), p))), i) for i, p in enumerate(there)
         )
@@ -461,17 +461,17 @@ def test_a_fit_is_its_features_its_factor_and_the_rest_of_its_neighbours():
         log += sum(w * fit.rest[i] for w, (_, i) in zip(weights, near, strict=True)) / sum(weights)
         log += 0.5 * float(np.std(fit.rest)) * near[0][0] / (near[0][0] + 1)
         expected.append(np.exp(log))
-    assert fit.at(asked, usual) == pytest.approx(expected, rel=1e-9)
-    assert fit.at(asked.some(np.array([False, False])), usual).shape == (0,)
+    assert fit.at(queried, usual) == pytest.approx(expected, rel=1e-9)
+    assert fit.at(queried.some(np.array([False, False])), usual).shape == (0,)
 
 
 def test_three_times_make_a_factor_and_two_do_not():
     sizes = [(4 * m, 4, 4) for m in range(1, 15)]
-    for extra, known in ((3, True), (2, False)):
+    for extra, has_factor in ((3, True), (2, False)):
         odd = [(4 * m + 1, 4, 4) for m in range(1, 1 + extra)]
         times = np.array([1.0] * len(sizes) + [2.0] * extra)
         fit = interpolation._fit(points(*sizes, *odd), times, Stair(lambda s: np.ones(len(s), np.int64), 1), SMS)
-        assert fit.factors[6] == pytest.approx(np.log(2), abs=1e-6) if known else np.isnan(fit.factors[6])
+        assert fit.factors[6] == pytest.approx(np.log(2), abs=1e-6) if has_factor else np.isnan(fit.factors[6])
 
 
 def test_a_kernel_with_few_times_where_4_divides_is_fitted_to_all():
@@ -489,7 +489,7 @@ def test_a_kernel_with_few_times_where_4_divides_is_fitted_to_all():
 
 
 def test_clusters_are_tried_on_fewer_sms():
-    held = []
+    sm_counts = []
 
     def blocks_of(sizes):
         return sizes[:, 0]
@@ -497,8 +497,8 @@ def test_clusters_are_tried_on_fewer_sms():
     sizes = [(m, 4, 4) for m in range(4, 900, 16)]
     for cluster, filled in ((6, 108), (1, 132)):
         times = np.array([1e-3 + -(-m // filled) * 1e-2 for m, _, _ in sizes])
-        held.append(interpolation._fit(points(*sizes), times, Stair(blocks_of, 1, cluster), SMS).sms)
-    assert held == [108, 132]
+        sm_counts.append(interpolation._fit(points(*sizes), times, Stair(blocks_of, 1, cluster), SMS).sms)
+    assert sm_counts == [108, 132]
 
 
 def test_between_random_sizes_a_kernel_that_was_timed_far_away_alone_is_not_picked():
@@ -524,9 +524,9 @@ def test_the_fastest_time_around_is_expected_and_no_stair_promises_much_less(mon
     fastest = fitting.fastest_at(at)
     assert fastest == pytest.approx(2e-9 * at.sizes.prod(axis=1), rel=0.1)
     monkeypatch.setattr(interpolation._Fit, "at", lambda _fit, points_, _usual: np.array([1e-9, 1.0])[: len(points_)])
-    found = fitting.stairs_at(at)
-    assert found[0] == pytest.approx(interpolation._LEAST_OF_FASTEST * fastest[0])
-    assert found[1] == pytest.approx(1.0)
+    stairs = fitting.stairs_at(at)
+    assert stairs[0] == pytest.approx(interpolation._LEAST_OF_FASTEST * fastest[0])
+    assert stairs[1] == pytest.approx(1.0)
 
 
 def batch_blocks(tile, sizes):
@@ -550,17 +550,20 @@ def test_times_of_batches_are_interpolated_over_four_dimensions(scattered):
     most = [600, 600, 600, 300]
     grid = tuple(itertools.product((16, 96, 272, 592), (16, 96, 272, 592), (64,), (1, 4, 16, 64, 256)))
     measured = drawn(160, 1, most) if scattered else grid
-    held = drawn(100, 2, most) if scattered else tuple((m, n, 64, batch) for m, n, _, batch in drawn(100, 2, most))
+    held_out = drawn(100, 2, most) if scattered else tuple((m, n, 64, batch) for m, n, _, batch in drawn(100, 2, most))
 
     def times(sizes):
         return Grid.of({size: {name: batch_ms(tile, size) for name, tile in NAMES.items()} for size in sizes})
 
     stairs = {name: Stair(partial(batch_blocks, tile), 1) for name, tile in NAMES.items()}
-    known = times(measured)
-    filled = fill(known, stairs, SMS)
+    measured_grid = times(measured)
+    filled = fill(measured_grid, stairs, SMS)
     assert filled is not None
-    assert filled.grid.sizes[: len(measured)] == known.sizes
+    assert filled.grid.sizes[: len(measured)] == measured_grid.sizes
     assert len(filled.edges) == 4
     assert {size[3] for size in filled.grid.sizes} > {size[3] for size in measured}
     logic = build(filled.grid, edges=filled.edges)
-    assert evaluate(logic, times(held)).mean < 0.25 * evaluate(build(known, most_leaves=1), times(held)).mean
+    assert (
+        evaluate(logic, times(held_out)).mean
+        < 0.25 * evaluate(build(measured_grid, most_leaves=1), times(held_out)).mean
+    )

@@ -92,15 +92,15 @@ def chain(count: int) -> Library:
 
 def sizes_at(libraries: list[Library]) -> list[Size]:
     """Random sizes, and those at thresholds and around exact sizes."""
-    found = [tuple(size) for size in random_sizes(20_000, seed=5).tolist()]
+    sizes = [tuple(size) for size in random_sizes(20_000, seed=5).tolist()]
     for library in libraries:
         for split in library.logic.splits:
             for off in (-1, 0, 1):
                 sides = [777, 778, 779]
                 sides[split.axis % 3] = max(1, split.threshold + off)
-                found.append(tuple(sides))
-        found += [(e.m + d, e.n, e.k) for e in library.logic.exact for d in (0, 1)]
-    return [*found, (2**31 - 1,) * 3, (2**31, 1, 1), (0, 1, 1), (1, -1, 1), (1, 1, 2**40), (1, 1, 2**32 + 1)]
+                sizes.append(tuple(sides))
+        sizes += [(e.m + d, e.n, e.k) for e in library.logic.exact for d in (0, 1)]
+    return [*sizes, (2**31 - 1,) * 3, (2**31, 1, 1), (0, 1, 1), (1, -1, 1), (1, 1, 2**40), (1, 1, 2**32 + 1)]
 
 
 @pytest.mark.skipif(GCC is None, reason="gcc compiles what is emitted")

@@ -64,14 +64,16 @@ def test_a_plan_is_the_templates(dtype):
     library, template = library_of(dtype)
     assert from_json(to_json(library)) == library
     problem = operator("gemm").problem({"m": 37, "n": 20, "k": 40, "dtype": dtype, "layout": "nt", "alpha": 1.5})
-    wanted = Instance.of(template, GIVEN, problem).launches
+    expected = Instance.of(template, GIVEN, problem).launches
     point = {name: problem[name] for name in ("m", "n", "k", "lda", "ldb", "ldc", *library.factors)}
     planned = plan(library, point)
     assert [(one.entry, one.grid, one.shared_bytes) for one in planned.steps] == [
-        (step.entry, step.grid, step.dynamic_shared_bytes) for step in wanted.steps
+        (step.entry, step.grid, step.dynamic_shared_bytes) for step in expected.steps
     ]
-    assert [one.names for one in planned.steps] == [tuple(name for name, _ in step.arguments) for step in wanted.steps]
-    assert planned.buffers[0].bytes == wanted.workspace[0].bytes == 37 * 20 * 2 * max(4, ELEMENT_BYTES[dtype])
+    assert [one.names for one in planned.steps] == [
+        tuple(name for name, _ in step.arguments) for step in expected.steps
+    ]
+    assert planned.buffers[0].bytes == expected.workspace[0].bytes == 37 * 20 * 2 * max(4, ELEMENT_BYTES[dtype])
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc compiles what is emitted")

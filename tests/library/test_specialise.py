@@ -39,8 +39,8 @@ def template(name):
     return kernels.load(name, kernels.search_path())
 
 
-def made(found, parameters, layout):
-    return kernel("k", cubin="k.cubin", template=found, parameters=parameters, dtype="float32", layout=layout)
+def made(kernel_template, parameters, layout):
+    return kernel("k", cubin="k.cubin", template=kernel_template, parameters=parameters, dtype="float32", layout=layout)
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,20 @@ def made(found, parameters, layout):
 )
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_a_librarys_launch_is_the_templates(name, layout):
-    found = template(name)
-    parameters = found.completed({})
-    shipped = made(found, parameters, layout)
+    kernel_template = template(name)
+    parameters = kernel_template.completed({})
+    shipped = made(kernel_template, parameters, layout)
     for m, n, k, odd in itertools.product((4, 255, 256, 1000), (8, 129, 512), (16, 35), (0, 1)):
         leading = {"lda": 2048 + odd, "ldb": 2048, "ldc": 2048 + 4 * odd}
         point = {"m": m, "n": n, "k": k, **leading, "alpha": 1.0, "beta": 0.5}
-        wanted = Instance(found, parameters, {**PROBLEM, "layout": layout, **point}).launches
+        expected = Instance(kernel_template, parameters, {**PROBLEM, "layout": layout, **point}).launches
         launched = [x for x in shipped.launches if not x.when or at(point, x.when)]
-        assert [x.entry for x in launched] == [step.entry for step in wanted.steps]
-        for one, step in zip(launched, wanted.steps, strict=True):
-            assert tuple(at(point, e) for e in one.grid) == step.grid
-            assert tuple(at(point, e) for e in one.block) == step.block
-            assert at(point, one.shared_bytes) == step.dynamic_shared_bytes
-            assert one.arguments == step.arguments
+        assert [x.entry for x in launched] == [step.entry for step in expected.steps]
+        for launch_spec, step in zip(launched, expected.steps, strict=True):
+            assert tuple(at(point, e) for e in launch_spec.grid) == step.grid
+            assert tuple(at(point, e) for e in launch_spec.block) == step.block
+            assert at(point, launch_spec.shared_bytes) == step.dynamic_shared_bytes
+            assert launch_spec.arguments == step.arguments
 
 
 BULK = [
@@ -77,33 +77,33 @@ BULK = [
 
 @pytest.mark.parametrize(("name", "given", "layout"), BULK)
 def test_a_librarys_tensor_maps_and_grids_are_the_templates(name, given, layout):
-    found, dtype = template(name), "bfloat16" if name.startswith("hgemm") else "float32"
-    parameters = found.completed(given)
-    shipped = kernel("k", cubin="k", template=found, parameters=parameters, dtype=dtype, layout=layout)
+    kernel_template, dtype = template(name), "bfloat16" if name.startswith("hgemm") else "float32"
+    parameters = kernel_template.completed(given)
+    shipped = kernel("k", cubin="k", template=kernel_template, parameters=parameters, dtype=dtype, layout=layout)
     library: Any = SimpleNamespace(kernels=(shipped,), dtype=dtype)
     computed = 0
     for m, n, k, odd in itertools.product((4, 256, 1000), (8, 129, 4096), (16, 64), (0, 1)):
         leading = {"lda": 4096 + odd, "ldb": 4096, "ldc": 4096 + 4 * odd}
         shape = {"m": m, "n": n, "k": k, **leading, "dtype": dtype, "layout": layout, "alpha": 1.0, "beta": 0.5}
-        instance = Instance(found, parameters, GemmProblem.of(shape))
+        instance = Instance(kernel_template, parameters, GemmProblem.of(shape))
         point = {key: shape[key] for key in (*SIZES, *FACTORS)}
         assert fits(shipped, point) is (instance.unmet() is None)
         if not fits(shipped, point):
             continue
         computed += 1
-        wanted, got = instance.launches, launches(library, 0, point)
-        assert set(got.tensor_maps) == set(wanted.tensor_maps)
-        assert got.workspace == wanted.workspace
-        for one, step in zip(got.steps, wanted.steps, strict=True):
-            assert (one.entry, one.block, one.dynamic_shared_bytes) == (
+        expected, got = instance.launches, launches(library, 0, point)
+        assert set(got.tensor_maps) == set(expected.tensor_maps)
+        assert got.workspace == expected.workspace
+        for step_launch, step in zip(got.steps, expected.steps, strict=True):
+            assert (step_launch.entry, step_launch.block, step_launch.dynamic_shared_bytes) == (
                 step.entry,
                 step.block,
                 step.dynamic_shared_bytes,
             )
-            assert (one.grid, one.arguments) == (step.grid, step.arguments)
-            assert (one.resident_grid is None) is (step.resident_grid is None)
-            if one.resident_grid and step.resident_grid:
-                assert [one.resident_grid.of(count) for count in (1, 132, 10_000)] == [
+            assert (step_launch.grid, step_launch.arguments) == (step.grid, step.arguments)
+            assert (step_launch.resident_grid is None) is (step.resident_grid is None)
+            if step_launch.resident_grid and step.resident_grid:
+                assert [step_launch.resident_grid.of(count) for count in (1, 132, 10_000)] == [
                     step.resident_grid.of(count) for count in (1, 132, 10_000)
                 ]
     assert computed >= 10
@@ -111,8 +111,8 @@ def test_a_librarys_tensor_maps_and_grids_are_the_templates(name, given, layout)
 
 def written(tmp_path, front):
     (tmp_path / "t.cu.j2").write_text("{#---\nsummary: test data\noperator: gemm\n" + front + "\n---#}\n")
-    found = kernels.load("t.cu.j2", (tmp_path,))
-    return made(found, found.completed({}), "nt")
+    kernel_template = kernels.load("t.cu.j2", (tmp_path,))
+    return made(kernel_template, kernel_template.completed({}), "nt")
 
 
 SEQUENCE = """parameters:
@@ -216,24 +216,30 @@ def test_expressions_mean_the_same_in_c(tmp_path_factory, texts, values):
 @pytest.mark.parametrize("given", [{}, {"global_split_u": 4, "global_split_u_algorithm": "workspace"}])
 @pytest.mark.parametrize("layout", ["nt", "tn"])
 def test_a_librarys_launch_of_a_batch_is_the_templates(given, layout):
-    found = template("gemm/tensile.cu.j2")
-    parameters = found.completed(given)
+    kernel_template = template("gemm/tensile.cu.j2")
+    parameters = kernel_template.completed(given)
     shipped = kernel(
-        "k", cubin="k.cubin", template=found, parameters=parameters, dtype="float32", layout=layout, batched=True
+        "k",
+        cubin="k.cubin",
+        template=kernel_template,
+        parameters=parameters,
+        dtype="float32",
+        layout=layout,
+        batched=True,
     )
-    plain = made(found, parameters, layout)
+    plain = made(kernel_template, parameters, layout)
     assert {name for one in plain.launches for name, _ in one.arguments}.isdisjoint(BATCH_SIZES)
     for size in itertools.product((4, 255, 1000), (8, 129), (16, 35), (1, 6)):
         problem = GemmProblem.of(
             {**dict(zip(BATCH_AXES, size, strict=True)), "dtype": "float32", "layout": layout, "beta": 0.5}
         )
         point = {name: problem[name] for name in (*SIZES, *BATCH_SIZES, *FACTORS)}
-        wanted = Instance(found, parameters, problem).launches
+        expected = Instance(kernel_template, parameters, problem).launches
         launched = [one for one in shipped.launches if not one.when or at(point, one.when)]
-        assert [one.entry for one in launched] == [step.entry for step in wanted.steps]
-        for one, step in zip(launched, wanted.steps, strict=True):
-            assert tuple(at(point, text) for text in one.grid) == step.grid
-            assert one.arguments == step.arguments
+        assert [one.entry for one in launched] == [step.entry for step in expected.steps]
+        for launch_spec, step in zip(launched, expected.steps, strict=True):
+            assert tuple(at(point, text) for text in launch_spec.grid) == step.grid
+            assert launch_spec.arguments == step.arguments
         assert [at(point, one.elements) for one in shipped.workspace] == [
-            one.elements for one in wanted.workspace if shipped.workspace
+            one.elements for one in expected.workspace if shipped.workspace
         ]

@@ -1,4 +1,4 @@
-"""What the counters of several launches say together."""
+"""Hardware counters of several launches, combined."""
 
 from __future__ import annotations
 
@@ -60,13 +60,18 @@ def profile(*launches: LaunchCounters) -> Profile:
 
 
 def test_amounts_add_up_and_shares_are_weighted_by_what_they_are_shares_of():
-    both = profile(FIRST, SECOND)
-    assert (both.dram_bytes, both.l2_bytes, both.duration_ms, both.instructions) == (132.0, 8 * 32, 0.004, 12.0)
-    assert both.clock_hz == pytest.approx((1000 * 1.8e9 + 3000 * 1.4e9) / 4000)
-    assert both.occupancy == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
-    assert both.issue_share == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
-    assert both.pipes == pytest.approx({"fma": 0.5, "xu": 0.4})
-    assert both.stalls == pytest.approx({"wait": (6 * 1 + 2 * 9) / 8, "selected": 1.0})
+    combined = profile(FIRST, SECOND)
+    assert (combined.dram_bytes, combined.l2_bytes, combined.duration_ms, combined.instructions) == (
+        132.0,
+        8 * 32,
+        0.004,
+        12.0,
+    )
+    assert combined.clock_hz == pytest.approx((1000 * 1.8e9 + 3000 * 1.4e9) / 4000)
+    assert combined.occupancy == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
+    assert combined.issue_share == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
+    assert combined.pipes == pytest.approx({"fma": 0.5, "xu": 0.4})
+    assert combined.stalls == pytest.approx({"wait": (6 * 1 + 2 * 9) / 8, "selected": 1.0})
 
 
 def test_warps_that_could_issue_wait_for_nothing():
@@ -78,8 +83,9 @@ def test_warps_that_could_issue_wait_for_nothing():
 
 
 def test_what_one_launch_lacks_all_lack():
-    both = profile(FIRST, LaunchCounters("b"))
-    assert (both.dram_bytes, both.l2_bytes, both.occupancy, both.pipes, both.stalls, both.idle) == (
+    combined = profile(FIRST, LaunchCounters("b"))
+    memory = combined.dram_bytes, combined.l2_bytes
+    assert (*memory, combined.occupancy, combined.pipes, combined.stalls, combined.idle) == (
         None, None, None, {}, {}, {},
     )  # fmt: skip
     assert profile(LaunchCounters("b", occupancy=0.5)).occupancy == 0.5
@@ -87,12 +93,12 @@ def test_what_one_launch_lacks_all_lack():
 
 @given(st.lists(LAUNCHES, min_size=1, max_size=5))
 def test_means_lie_between_the_launches_and_waits_are_whole(launches):
-    made = profile(*launches)
-    assert made.issue_share is not None
-    for mean, of in ((made.occupancy, "occupancy"), (made.issue_share, "issue_share")):
+    combined = profile(*launches)
+    assert combined.issue_share is not None
+    for mean, of in ((combined.occupancy, "occupancy"), (combined.issue_share, "issue_share")):
         values = [getattr(one, of) for one in launches]
         assert min(values) - 1e-9 <= mean <= max(values) + 1e-9
-    assert made.dram_bytes == pytest.approx(sum(one.dram_read_bytes + one.dram_write_bytes for one in launches))
-    assert sum(made.waits.values()) == pytest.approx(1)
-    assert sum(made.idle.values()) == pytest.approx(1 - made.issue_share)
-    assert list(made.waits.values()) == sorted(made.waits.values(), reverse=True)
+    assert combined.dram_bytes == pytest.approx(sum(one.dram_read_bytes + one.dram_write_bytes for one in launches))
+    assert sum(combined.waits.values()) == pytest.approx(1)
+    assert sum(combined.idle.values()) == pytest.approx(1 - combined.issue_share)
+    assert list(combined.waits.values()) == sorted(combined.waits.values(), reverse=True)

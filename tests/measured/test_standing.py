@@ -1,4 +1,4 @@
-"""What decides which of several measured variants is the best."""
+"""Selection of the best of several measured variants."""
 
 from __future__ import annotations
 

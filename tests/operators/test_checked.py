@@ -1,4 +1,4 @@
-"""What an operator of the user's own may return, and what is said of anything else."""
+"""Return values of user-defined operators: the accepted types, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("inputs", None, "returned None; accepted is Inputs"),
     ("inputs", Inputs({"n": [1]}, {"z": X}, ("z",)), "returned the scalar n=[1]"),  # type: ignore[dict-item]
     ("inputs", Inputs({}, {"z": X.reshape(2, 2)}, ("z",)), "the array z, which has the shape (2, 2); it must be 1-D"),
-    ("inputs", Inputs({}, {"z": [1.0]}, ("z",)), "the array z, which is [1.0] and no NumPy array"),  # type: ignore[dict-item]
+    ("inputs", Inputs({}, {"z": [1.0]}, ("z",)), "the array z, which is [1.0], not a NumPy array"),  # type: ignore[dict-item]
     ("inputs", Inputs({}, {"z": np.array(["a"])}, ("z",)), "has elements of type <U1"),
     ("inputs", Inputs({}, {"z": np.ones(8)[::2]}, ("z",)), "is not contiguous"),
     ("inputs", Inputs({}, [X], ("z",)), "scalars or arrays are no mapping"),  # type: ignore[arg-type]
@@ -173,15 +173,15 @@ class Careless(Axpy):
 def test_what_it_does_to_arrays_reaches_nobody_else() -> None:
     mine = Checked(Careless(), Path(__file__))
     problem = mine.problem({"n": 64, "a": 2.0})
-    given = mine.inputs(problem, 0)
-    before = {name: array.copy() for name, array in given.arrays.items()}
-    first = mine.reference(problem, given)
+    host_inputs = mine.inputs(problem, 0)
+    before = {name: array.copy() for name, array in host_inputs.arrays.items()}
+    first = mine.reference(problem, host_inputs)
     for name, array in before.items():
-        np.testing.assert_array_equal(given.arrays[name], array)
-    outputs = {name: np.full_like(given.arrays[name], 3) for name in given.outputs}
+        np.testing.assert_array_equal(host_inputs.arrays[name], array)
+    outputs = {name: np.full_like(host_inputs.arrays[name], 3) for name in host_inputs.outputs}
     mine.verify(problem, first, outputs)
     assert all((array == 3).all() for array in outputs.values())
-    for array in given.arrays.values():  # as a kernel does that writes all of its arguments
+    for array in host_inputs.arrays.values():  # as a kernel does that writes all of its arguments
         array[...] = 7
     again = mine.inputs(problem, 0)
     for name, array in before.items():

@@ -54,14 +54,14 @@ def test_chosen_elements_have_the_values_and_scales_of_the_whole(name, fields):
     laid, tolerance = computed.elementwise(problem, computed.reference(problem, inputs))
     size = inputs.arrays[output].size
     chosen = np.sort(np.random.default_rng(3).choice(size, 60, replace=False))
-    found = computed.reference_at(problem, indexed, {output: chosen})[output]
+    chosen_values = computed.reference_at(problem, indexed, {output: chosen})[output]
     values, scale = (one.reshape(size, -1)[chosen].reshape(-1) for one in (laid[output].values, laid[output].scale))
-    assert found.tolerance == tolerance
-    np.testing.assert_array_equal(np.isnan(found.scale), np.isnan(scale))
+    assert chosen_values.tolerance == tolerance
+    np.testing.assert_array_equal(np.isnan(chosen_values.scale), np.isnan(scale))
     kept = ~np.isnan(scale)
     assert kept.any()
-    np.testing.assert_allclose(found.values[kept], values[kept], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found.scale[kept], scale[kept], rtol=1e-9)
+    np.testing.assert_allclose(chosen_values.values[kept], values[kept], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(chosen_values.scale[kept], scale[kept], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=IDS)
@@ -92,15 +92,15 @@ def test_described_inputs_are_of_the_kind_of_the_others(name, fields):
 def test_a_wrong_element_is_named(name, fields, words):
     computed, problem, indexed, _ = both(name, fields)
     (output,) = indexed.outputs
-    wanted = {output: np.array([0, 83, 84])}
-    expected = computed.reference_at(problem, indexed, wanted)
+    places = {output: np.array([0, 83, 84])}
+    expected = computed.reference_at(problem, indexed, places)
     values, dtype = expected[output].values, indexed.arrays[output].dtype
     array = (values.view(np.complex128) if values.size > 3 else values).astype(dtype)
-    largest, tolerance, worst = computed.verify_at(problem, expected, wanted, {output: array})
+    largest, tolerance, worst = computed.verify_at(problem, expected, places, {output: array})
     assert largest <= tolerance
     assert worst == ""
     array[1] += 1
-    largest, tolerance, worst = computed.verify_at(problem, expected, wanted, {output: array})
+    largest, tolerance, worst = computed.verify_at(problem, expected, places, {output: array})
     assert largest > tolerance
     assert worst.startswith(f"{words}: ")
 
@@ -108,13 +108,13 @@ def test_a_wrong_element_is_named(name, fields, words):
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_what_lies_in_padding_must_be_as_it_was(dtype):
     computed, problem, indexed, _ = both("gemm", {"m": 10, "n": 3, "k": 4, "ldc": 12, "dtype": dtype})
-    wanted = {"C": np.array([9, 10, 11])}
-    expected = computed.reference_at(problem, indexed, wanted)
+    places = {"C": np.array([9, 10, 11])}
+    expected = computed.reference_at(problem, indexed, places)
     got = empty(3, problem.dtypes["C"])
     got[0] = expected["C"].values[0]
-    assert computed.verify_at(problem, expected, wanted, {"C": got})[0] <= expected["C"].tolerance
+    assert computed.verify_at(problem, expected, places, {"C": got})[0] <= expected["C"].tolerance
     got[2] = 1
-    assert computed.verify_at(problem, expected, wanted, {"C": got})[0] == np.inf
+    assert computed.verify_at(problem, expected, places, {"C": got})[0] == np.inf
 
 
 def test_nan_is_no_value():
@@ -139,8 +139,8 @@ def test_matrices_of_any_size_are_described_at_once():
     problem = computed.problem({"m": 40000, "n": 40000, "k": 512})
     indexed = computed.indexed_inputs(problem, 1)
     assert indexed is not None
-    wanted = {"C": np.array([0, 40000 * 39999 + 39999])}
-    expected = dict(computed.reference_at(problem, indexed, wanted) or {})["C"]
+    places = {"C": np.array([0, 40000 * 39999 + 39999])}
+    expected = dict(computed.reference_at(problem, indexed, places) or {})["C"]
     rows, columns = np.array([0, 39999]), np.arange(512)
     a = indexed.arrays["A"].read
     b = indexed.arrays["B"].read

@@ -12,38 +12,42 @@ from lab.base.errors import UserError
 from lab.operators import einsum
 
 
-def strides(made, sizes):
-    compact = {tensor: einsum.compact([sizes[i] for i in made.of(tensor)]) for tensor in "ABC"}
-    return {tensor: dict(zip(made.of(tensor), compact[tensor], strict=True)) for tensor in "ABC"}
+def strides(contraction, sizes):
+    compact = {tensor: einsum.compact([sizes[i] for i in contraction.of(tensor)]) for tensor in "ABC"}
+    return {tensor: dict(zip(contraction.of(tensor), compact[tensor], strict=True)) for tensor in "ABC"}
 
 
 @given(equations())
 def test_every_index_has_one_role(text):
-    made = einsum.parse(text)
-    roles = [made.batch, made.rows, made.columns, made.depth]
-    assert sorted(itertools.chain(*roles)) == sorted(made.indices) == sorted(set(made.A + made.B + made.C))
-    assert set(made.C) == {*made.batch, *made.rows, *made.columns}
-    assert set(made.rows) <= set(made.of(made.first))
-    assert set(made.columns) <= set(made.of(made.second))
-    free = [index for index in made.C if index not in made.batch]
-    assert not free or free[0] == made.rows[0], "d0 has the shortest stride of all free indices"
-    assert list(made.depth) == sorted(made.depth, reverse=True)
+    contraction = einsum.parse(text)
+    roles = [contraction.batch, contraction.rows, contraction.columns, contraction.depth]
+    assert (
+        sorted(itertools.chain(*roles))
+        == sorted(contraction.indices)
+        == sorted(set(contraction.A + contraction.B + contraction.C))
+    )
+    assert set(contraction.C) == {*contraction.batch, *contraction.rows, *contraction.columns}
+    assert set(contraction.rows) <= set(contraction.of(contraction.first))
+    assert set(contraction.columns) <= set(contraction.of(contraction.second))
+    free = [index for index in contraction.C if index not in contraction.batch]
+    assert not free or free[0] == contraction.rows[0], "d0 has the shortest stride of all free indices"
+    assert list(contraction.depth) == sorted(contraction.depth, reverse=True)
 
 
 @given(equations())
 def test_text_and_indices_are_the_same(text):
-    made = einsum.parse(text)
-    assert str(made) == text
-    assert einsum.parse(str(made.folded())) == made.folded()
-    assert made.folded().folded() == made.folded()
+    contraction = einsum.parse(text)
+    assert str(contraction) == text
+    assert einsum.parse(str(contraction.folded())) == contraction.folded()
+    assert contraction.folded().folded() == contraction.folded()
 
 
 @given(equations(), st.data())
 def test_folding_moves_no_element(text, data):
-    made = einsum.parse(text)
-    sizes = {letter: data.draw(st.integers(1, 5)) for letter in made.indices}
-    merged = made.folded()
-    before, after = strides(made, sizes), strides(merged, einsum.sizes(merged, sizes))
+    contraction = einsum.parse(text)
+    sizes = {letter: data.draw(st.integers(1, 5)) for letter in contraction.indices}
+    merged = contraction.folded()
+    before, after = strides(contraction, sizes), strides(merged, einsum.sizes(merged, sizes))
     for index in merged.indices:
         for tensor in "ABC":
             assert (index in after[tensor]) == (index[0] in before[tensor])
@@ -52,24 +56,24 @@ def test_folding_moves_no_element(text, data):
                 if held is not None:
                     assert before[tensor][letter] == held * stride
                 stride *= sizes[letter]
-    assert [max(group, default="") for group in merged.depth[:1]] == list(made.depth[:1])
+    assert [max(group, default="") for group in merged.depth[:1]] == list(contraction.depth[:1])
 
 
 @given(equations(), st.data())
 def test_the_place_of_a_number_counts_the_first_index_fastest(text, data):
-    made = einsum.parse(text)
-    sizes = {letter: data.draw(st.integers(1, 4)) for letter in made.indices}
-    of = strides(made, sizes)
+    contraction = einsum.parse(text)
+    sizes = {letter: data.draw(st.integers(1, 4)) for letter in contraction.indices}
+    of = strides(contraction, sizes)
     names = {f"size_{i}": n for i, n in sizes.items()}
-    names |= {made.stride(tensor, i): s for tensor, held in of.items() for i, s in held.items()}
-    assert set(names) == set(made.arguments)
-    group = data.draw(st.permutations(made.rows + made.batch))
+    names |= {contraction.stride(tensor, i): s for tensor, held in of.items() for i, s in held.items()}
+    assert set(names) == set(contraction.arguments)
+    group = data.draw(st.permutations(contraction.rows + contraction.batch))
     values = [sizes[i] for i in group]
     number = data.draw(st.integers(0, int(np.prod(values)) - 1))
     digits = np.unravel_index(number, values, order="F") if group else ()
     for tensor in "ABC":
         expected = sum(int(d) * of[tensor].get(i, 0) for d, i in zip(digits, group, strict=True))
-        text = made.place("number", group, tensor).replace("/", "//")
+        text = contraction.place("number", group, tensor).replace("/", "//")
         assert eval(text, {"number": number, **names}) == expected  # noqa: S307 - of the operators * + // % alone
 
 
@@ -105,10 +109,10 @@ def test_neighbours_everywhere_are_folded(text, folded, apart):
     ],
 )
 def test_copies_run_where_memory_does(text, first, second, vectors):
-    made = einsum.parse(text)
-    assert made.along_depth(made.first) == first
-    assert made.along_depth(made.second) == second
-    assert "".join(tensor for tensor in "ABC" if made.vectors(tensor)) == vectors
+    contraction = einsum.parse(text)
+    assert contraction.along_depth(contraction.first) == first
+    assert contraction.along_depth(contraction.second) == second
+    assert "".join(tensor for tensor in "ABC" if contraction.vectors(tensor)) == vectors
 
 
 def test_assignments_become_letters_from_i():

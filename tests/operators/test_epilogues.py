@@ -34,7 +34,7 @@ def test_no_slope_is_steeper_than_the_bound_takes_it(tanh):
 def test_gelu_in_single_precision_stays_within_its_bound(epilogue):
     x = np.linspace(-12, 12, 20001, dtype=np.float32)
     product = Expected(x[:, np.newaxis].astype(np.float64), np.full((x.size, 1), 1e-300))
-    made = applied(epilogue, product, np.zeros(x.size))
+    applied_epilogue = applied(epilogue, product, np.zeros(x.size))
     if epilogue == "bias_gelu":
         erf = np.array([math.erf(value) for value in x * np.float32(0.70710678)], np.float32)
         got = x * np.float32(0.5) * (np.float32(1) + erf)
@@ -42,7 +42,7 @@ def test_gelu_in_single_precision_stays_within_its_bound(epilogue):
         with np.errstate(over="ignore"):
             got = x / (1 + np.exp(x * (np.float32(-1.5957691) + np.float32(-0.071354816) * (x * x))))
     assert got.dtype == np.float32
-    error = np.abs(got.astype(np.float64) - made.values[:, 0]) / made.scale[:, 0]
+    error = np.abs(got.astype(np.float64) - applied_epilogue.values[:, 0]) / applied_epilogue.scale[:, 0]
     assert error.max() <= 1
 
 

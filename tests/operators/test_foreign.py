@@ -24,8 +24,8 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_a_built_in_operator_needs_no_worker() -> None:
-    with opened("gemm") as found:
-        assert isinstance(found, Gemm)
+    with opened("gemm") as operator:
+        assert isinstance(operator, Gemm)
 
 
 def test_the_main_process_learns_what_it_needs_and_imports_nothing(tmp_path: Path) -> None:
@@ -33,14 +33,14 @@ def test_the_main_process_learns_what_it_needs_and_imports_nothing(tmp_path: Pat
         f"import pathlib, os\npathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\nprint('hi')\n{AXPY}"
     )
     before = set(sys.modules)
-    with opened(write(tmp_path, text), tmp_path) as found:
-        assert isinstance(found, ForeignOperator)
-        problem = found.problem({"n": 64, "a": 2})
+    with opened(write(tmp_path, text), tmp_path) as operator:
+        assert isinstance(operator, ForeignOperator)
+        problem = operator.problem({"n": 64, "a": 2})
     assert dict(problem) == {"n": 64, "a": 2.0}
     assert dict(problem.titled("small")) == {"name": "small", "n": 64, "a": 2.0}
-    assert (found.name, found.merit) == ("axpy", Merit.TFLOPS)
+    assert (operator.name, operator.merit) == ("axpy", Merit.TFLOPS)
     for one in (problem, problem.titled("small")):
-        counts = found.flops(one), found.bytes_moved(one), str(found.fma_dtype(one))
+        counts = operator.flops(one), operator.bytes_moved(one), str(operator.fma_dtype(one))
         assert counts == (128, 768, "float32")
     assert int((tmp_path / "pid").read_text()) != os.getpid()
     assert not [name for name in set(sys.modules) - before if name.startswith("lab_user_operator")]
@@ -57,8 +57,8 @@ def test_it_does_not_run_unasked(tmp_path: Path) -> None:
 
 
 def test_a_field_that_it_refuses_is_the_experiments_mistake(tmp_path: Path) -> None:
-    with opened(write(tmp_path, AXPY), tmp_path) as found, pytest.raises(UserError) as error:
-        found.problem({"n": "many", "a": 1})
+    with opened(write(tmp_path, AXPY), tmp_path) as operator, pytest.raises(UserError) as error:
+        operator.problem({"n": "many", "a": 1})
     assert (error.value.key, error.value.found) == ("problem.n", "many")
 
 
@@ -109,9 +109,9 @@ def test_whatever_it_does_is_said_with_its_file(tmp_path: Path, monkeypatch: pyt
     reference = write(tmp_path, text)
     with (
         pytest.raises(LabError) as error,
-        opened(reference, tmp_path, at=Location("e.yaml", 2)) as found,
+        opened(reference, tmp_path, at=Location("e.yaml", 2)) as operator,
     ):
-        found.problem({"n": 64, "a": 2})
+        operator.problem({"n": 64, "a": 2})
     assert words in str(error.value)
     assert "my_op.py" in str(error.value)
     if "raise " in text:

@@ -287,10 +287,10 @@ def chunks_of(k, most):
 
 
 def cut_to_13(terms):
-    """Sum along the last axis as wgmma adds floats of eight bits: 13 bits behind the first of the largest number."""
+    """Sum along the last axis as wgmma accumulates FP8: 13 bits below the largest leading bit."""
     total = np.zeros(terms.shape[:-1])
-    for part in chunks_of(terms.shape[-1], 32):
-        held = np.concatenate([total[..., None], terms[..., part]], axis=-1)
+    for chunk in chunks_of(terms.shape[-1], 32):
+        held = np.concatenate([total[..., None], terms[..., chunk]], axis=-1)
         place = np.ldexp(1.0, np.frexp(np.abs(held).max(axis=-1))[1] - 1 - 13)
         total = (np.trunc(held / place[..., None]) * place[..., None]).sum(axis=-1)
     return total

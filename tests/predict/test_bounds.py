@@ -246,11 +246,16 @@ def test_where_throughput_counts_bytes_the_one_bound_is_the_memory_bandwidth(nam
 
 
 def test_a_sequence_reaches_the_share_of_the_bandwidth_that_its_needed_bytes_have():
-    part, gpu = _predict(GEMM_STEP, flops=0, merit=Merit.BANDWIDTH), gpu_for("H200")
+    launch_prediction, gpu = _predict(GEMM_STEP, flops=0, merit=Merit.BANDWIDTH), gpu_for("H200")
 
     def together(moved):
         return predict_sequence(
-            gpu, [part, part], flops=100, bytes_needed=1000, bytes_moved=moved, merit=Merit.BANDWIDTH
+            gpu,
+            [launch_prediction, launch_prediction],
+            flops=100,
+            bytes_needed=1000,
+            bytes_moved=moved,
+            merit=Merit.BANDWIDTH,
         ).ceiling
 
     assert together(1000).gb_s == together(None).gb_s == gpu.dram_gb_s
@@ -265,24 +270,24 @@ def exactly(value):
 
 def test_every_ceiling_to_the_last_digit():
     gpu, loop = gpu_for("H200"), {"FFMA": 60, "FADD": 3, "LDS.128": 4, "LDG.E": 2, "IADD3": 11}
-    found = _bounds(_predict(loop, launch=LaunchFacts(256, blocks=1000)))
+    bounds = _bounds(_predict(loop, launch=LaunchFacts(256, blocks=1000)))
     cycle = gpu.sms * gpu.clock_mhz * 1e6 / 1e12  # of every SM, in tera
     peak = 128 * 2 * cycle
-    assert found["issue slots"].tflops == exactly(peak * (123 / 126) * (63 / 80))
-    assert found["shared memory"].tflops == exactly(123 * 32 / 4 * cycle)
-    assert found["memory pipe"].tflops == exactly(123 * 32 / (6 * 32 / gpu.architecture.lsu_lanes) * cycle)
-    assert found["DRAM"].tflops == exactly(2 * 4096**3 / (12 * 4096**2) * gpu.dram_gb_s / 1e3)
-    assert found["roofline"].tflops == exactly(peak)
-    assert found["waves"].tflops == exactly(peak * 1000 / (8 * 132))
-    assert [bound.gb_s for bound in found.values()] == [None] * 6
+    assert bounds["issue slots"].tflops == exactly(peak * (123 / 126) * (63 / 80))
+    assert bounds["shared memory"].tflops == exactly(123 * 32 / 4 * cycle)
+    assert bounds["memory pipe"].tflops == exactly(123 * 32 / (6 * 32 / gpu.architecture.lsu_lanes) * cycle)
+    assert bounds["DRAM"].tflops == exactly(2 * 4096**3 / (12 * 4096**2) * gpu.dram_gb_s / 1e3)
+    assert bounds["roofline"].tflops == exactly(peak)
+    assert bounds["waves"].tflops == exactly(peak * 1000 / (8 * 132))
+    assert [bound.gb_s for bound in bounds.values()] == [None] * 6
 
 
 def test_what_the_ceilings_say():
-    found = _bounds(_predict({"FFMA": 60, "FFMA2": 2, "LDS.64": 3, "STG.E": 1}, launch=LaunchFacts(256, blocks=133)))
-    assert {name: bound.explanation for name, bound in found.items()} == {
+    bounds = _bounds(_predict({"FFMA": 60, "FFMA2": 2, "LDS.64": 3, "STG.E": 1}, launch=LaunchFacts(256, blocks=133)))
+    assert {name: bound.explanation for name, bound in bounds.items()} == {
         "issue slots": "62 FFMA+FFMA2 of 66 issued: 93.9 %; 66 issue cycles and 64 float32 pipe cycles per warp",
-        "shared memory": "62 FFMA+FFMA2 per 3 shared-memory wavefronts (3 accesses), one a cycle and SM",
-        "memory pipe": "62 FFMA+FFMA2 per 4 loads and stores, 32 lanes a cycle and SM",
+        "shared memory": "62 FFMA+FFMA2 per 3 shared-memory wavefronts (3 accesses), 1 per cycle and SM",
+        "memory pipe": "62 FFMA+FFMA2 per 4 loads and stores, 32 lanes per cycle and SM",
         "DRAM": "682.7 FLOP per byte x 4800 GB/s",
         "roofline": "least of peak 66.91 TFLOP/s and DRAM 3277 TFLOP/s",
         "waves": "133 blocks on 132 SMs, 2 on the fullest: 50.4 % of the peak, for blocks of equal work",
@@ -295,7 +300,7 @@ def test_what_the_ceilings_say():
 def test_without_known_traffic_the_peak_alone_bounds():
     bounds = _bounds(_predict({"FADD": 1}, bytes_moved=0))
     assert set(bounds) == {"roofline"}
-    assert bounds["roofline"].explanation == "least of peak 66.91 TFLOP/s and DRAM, which has no known limit here"
+    assert bounds["roofline"].explanation == "least of peak 66.91 TFLOP/s and DRAM (unknown bandwidth)"
     assert _predict({"FADD": 1}, bytes_moved=0, merit=Merit.BANDWIDTH).bounds == ()
     assert _predict({"FADD": 1}, bytes_moved=1, flops=1).bounds[0].name == "DRAM"
 
@@ -305,32 +310,34 @@ def test_no_bandwidth_without_a_resident_block():
 
 
 def test_a_sequence_that_counts_operations_has_the_bounds_of_the_problem():
-    part, gpu = _predict(GEMM_STEP), gpu_for("H200")
-    small = replace(part, occupancy=0.125, limited_by="threads")
+    launch_prediction, gpu = _predict(GEMM_STEP), gpu_for("H200")
+    small = replace(launch_prediction, occupancy=0.125, limited_by="threads")
     facts: dict[str, Any] = {"bytes_needed": 100, "bytes_moved": 300, "merit": Merit.TFLOPS}
-    found = predict_sequence(gpu, [part, small], flops=600, **facts)
-    assert (found.occupancy, found.limited_by) == (0.125, "threads")
-    assert {name: bound.tflops for name, bound in _bounds(found).items()} == {
+    prediction = predict_sequence(gpu, [launch_prediction, small], flops=600, **facts)
+    assert (prediction.occupancy, prediction.limited_by) == (0.125, "threads")
+    assert {name: bound.tflops for name, bound in _bounds(prediction).items()} == {
         "DRAM": exactly(2 * 4.8),
         "roofline": exactly(2 * 4.8),
     }
-    assert predict_sequence(gpu, [part, small], flops=1, **facts).bounds
-    assert predict_sequence(gpu, [part, small], flops=0, **facts).bounds == ()
+    assert predict_sequence(gpu, [launch_prediction, small], flops=1, **facts).bounds
+    assert predict_sequence(gpu, [launch_prediction, small], flops=0, **facts).bounds == ()
     none = replace(small, blocks_per_sm=0)
-    assert predict_sequence(gpu, [part, none], flops=600, **facts).bounds == part.bounds[:0]
+    assert predict_sequence(gpu, [launch_prediction, none], flops=600, **facts).bounds == launch_prediction.bounds[:0]
     streams = facts | {"merit": Merit.BANDWIDTH}
-    assert predict_sequence(gpu, [part, replace(none, occupancy=0.0)], flops=600, **streams).bounds == ()
+    assert predict_sequence(gpu, [launch_prediction, replace(none, occupancy=0.0)], flops=600, **streams).bounds == ()
 
 
 def test_a_sequence_says_how_much_more_it_moves():
-    part, gpu = _predict(GEMM_STEP, flops=0, merit=Merit.BANDWIDTH), gpu_for("H200")
-    found = predict_sequence(
-        gpu, [part] * 3, flops=100, bytes_needed=1000, bytes_moved=2500, merit=Merit.BANDWIDTH
+    launch_prediction, gpu = _predict(GEMM_STEP, flops=0, merit=Merit.BANDWIDTH), gpu_for("H200")
+    ceiling = predict_sequence(
+        gpu, [launch_prediction] * 3, flops=100, bytes_needed=1000, bytes_moved=2500, merit=Merit.BANDWIDTH
     ).ceiling
-    assert found.explanation == "0.0025 MB at 4800 GB/s in 3 launches, 2.5 bytes a byte needed"
-    nothing = predict_sequence(gpu, [part], flops=100, bytes_needed=0, bytes_moved=40, merit=Merit.BANDWIDTH).ceiling
+    assert ceiling.explanation == "0.0025 MB at 4800 GB/s in 3 launches, 2.5x the bytes needed"
+    nothing = predict_sequence(
+        gpu, [launch_prediction], flops=100, bytes_needed=0, bytes_moved=40, merit=Merit.BANDWIDTH
+    ).ceiling
     assert nothing.gb_s == 0
-    assert nothing.explanation.endswith("in 1 launches, 40 bytes a byte needed")
+    assert nothing.explanation.endswith("in 1 launches, 40x the bytes needed")
 
 
 def test_launches_before_a_kernel_take_their_time():
@@ -346,18 +353,18 @@ def test_launches_before_a_kernel_take_their_time():
 
 def test_matrix_instructions_are_bound_by_the_tensor_cores():
     # 128 x 256 tile of a block of two warpgroups, 64 deep: 4 products of 64 x 256 x 16 a warpgroup
-    found = _predict({"HGMMA.64x256x16.F32.BF16": 4, "IADD3": 20}, dtype="float16")
-    bounds = _bounds(found)
+    prediction = _predict({"HGMMA.64x256x16.F32.BF16": 4, "IADD3": 20}, dtype="float16")
+    bounds = _bounds(prediction)
     peak = 132 * 2048 * 2 * 1.98e-3
-    assert found.peak == pytest.approx(peak)
+    assert prediction.peak == pytest.approx(peak)
     assert bounds["tensor cores"].tflops == pytest.approx(peak)
-    assert bounds["tensor cores"].explanation == "4 matrix instructions of 524.288 kFLOP a warp, float16"
+    assert bounds["tensor cores"].explanation == "4 matrix instructions of 524.288 kFLOP per warp, float16"
     # a quarter of 64 x 256 x 16 takes 32 cycles of an SM, and 24 instructions of a warp take 6
     assert bounds["issue slots"].tflops == pytest.approx(peak * 4 * 32 / 6)
     # 256 columns of 32 bytes are 64 wavefronts for four warps
     assert bounds["shared memory"].tflops == pytest.approx(peak * 32 / 16)
-    assert found.ceiling is not None
-    assert found.ceiling.name in {"tensor cores", "roofline"}
+    assert prediction.ceiling is not None
+    assert prediction.ceiling.name in {"tensor cores", "roofline"}
 
 
 def test_what_a_warp_issues_around_its_products_can_bound_it():
@@ -367,8 +374,8 @@ def test_what_a_warp_issues_around_its_products_can_bound_it():
 
 
 def test_narrow_products_are_bound_by_what_they_read_in_shared_memory():
-    found = _bounds(_predict({"HGMMA.64x8x16.F32": 1}, "H100", dtype="float16"))
-    assert found["shared memory"].tflops == pytest.approx(found["tensor cores"].tflops * 2)
+    bounds = _bounds(_predict({"HGMMA.64x8x16.F32": 1}, "H100", dtype="float16"))
+    assert bounds["shared memory"].tflops == pytest.approx(bounds["tensor cores"].tflops * 2)
 
 
 @pytest.mark.parametrize(
@@ -376,9 +383,9 @@ def test_narrow_products_are_bound_by_what_they_read_in_shared_memory():
     [("UTCHMMA", "B200"), ("QMMA.16832.F32.E4M3.E4M3", "A100"), ("HMMA.16816.F32", "Jetson AGX Xavier")],
 )
 def test_matrix_instructions_without_a_known_rate_are_bound_by_dram_alone(opcode, gpu):
-    found = _predict({opcode: 4, "IADD3": 4}, gpu)
-    assert set(_bounds(found)) == {"DRAM"}
-    assert found.peak == gpu_for(gpu).peak_tflops("float32")
+    prediction = _predict({opcode: 4, "IADD3": 4}, gpu)
+    assert set(_bounds(prediction)) == {"DRAM"}
+    assert prediction.peak == gpu_for(gpu).peak_tflops("float32")
 
 
 def test_types_that_meet_in_a_loop_share_the_tensor_cores():

@@ -1,4 +1,4 @@
-"""What L1 and L2 serve of what blocks read again."""
+"""Block reuse served by L1 and L2."""
 
 from __future__ import annotations
 

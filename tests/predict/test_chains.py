@@ -1,4 +1,4 @@
-"""What a warp alone waits for: listings and scheduling bits by hand."""
+"""Dependency chains of a single warp, on hand-written listings with scheduling bits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def chains_of(*lines: tuple[str, int]) -> dict[str, WarpChain]:
 
 def looped(*lines: tuple[str, int]) -> WarpChain:
     """The chain of a loop of these instructions, which begins at the kernel's second."""
-    found = chains_of(("MOV R1, R2", bits()), *lines, ("@P0 BRA 0x10", bits(5)), ("EXIT", bits()))
-    (label,) = found.keys() - {BODY}
-    return found[label]
+    chains = chains_of(("MOV R1, R2", bits()), *lines, ("@P0 BRA 0x10", bits(5)), ("EXIT", bits()))
+    (label,) = chains.keys() - {BODY}
+    return chains[label]
 
 
 def test_stalls_add_up_and_a_loop_loses_its_branch() -> None:
-    found = looped(("FFMA R0, R4, R5, R0", bits(4)), ("FFMA R0, R4, R5, R0", bits(4)))
-    assert found == WarpChain(3, 4 + 4 + 5 + H200.taken_branch)
+    loop_chain = looped(("FFMA R0, R4, R5, R0", bits(4)), ("FFMA R0, R4, R5, R0", bits(4)))
+    assert loop_chain == WarpChain(3, 4 + 4 + 5 + H200.taken_branch)
 
 
 def test_loads_that_are_waited_for_together_are_one_latency() -> None:
@@ -56,7 +56,7 @@ def test_what_the_last_iteration_requested_is_hidden_by_what_takes_longer() -> N
 
 
 def test_each_kind_of_latency_is_counted_apart() -> None:
-    found = chains_of(
+    chain = chains_of(
         ("LDG.E R4, [R2]", bits(1, raises=0)),
         ("STS [R3], R4", bits(2, waits=(0,))),
         ("BAR.SYNC.DEFER_BLOCKING 0x0", bits(6)),
@@ -65,29 +65,29 @@ def test_each_kind_of_latency_is_counted_apart() -> None:
         ("STG.E [R2], R7", bits(3, waits=(2,))),
         ("EXIT", bits()),
     )[BODY]
-    assert found == WarpChain(7, 2 + 6 + 3 + 1, global_loads=1, shared_loads=1, barriers=1, others=1)
+    assert chain == WarpChain(7, 2 + 6 + 3 + 1, global_loads=1, shared_loads=1, barriers=1, others=1)
 
 
 def test_atomics_answer_from_l2_and_local_memory_from_l1() -> None:
-    found = chains_of(
+    chain = chains_of(
         ("ATOMG.E.ADD.STRONG.GPU PT, R4, [R2.64], R5", bits(1, raises=0)),
         ("LDL R6, [R4]", bits(1, raises=1, waits=(0,))),
         ("ATOMS.ADD R7, [R6], R5", bits(1, raises=2, waits=(1,))),
         ("MOV R8, R7", bits(2, waits=(2,))),
         ("EXIT", bits()),
     )[BODY]
-    assert found == WarpChain(5, 2 + 1, atomics=1, local_loads=1, shared_loads=1)
+    assert chain == WarpChain(5, 2 + 1, atomics=1, local_loads=1, shared_loads=1)
 
 
 def test_an_address_may_be_overwritten_when_the_store_has_read_it() -> None:
-    found = chains_of(("STG.E [R2], R4", bits(1, read=3)), ("MOV R4, R5", bits(2, waits=(3,))), ("EXIT", bits()))
-    assert found[BODY] == WarpChain(3, H200.operands_read + 2 + 1)
+    chains = chains_of(("STG.E [R2], R4", bits(1, read=3)), ("MOV R4, R5", bits(2, waits=(3,))), ("EXIT", bits()))
+    assert chains[BODY] == WarpChain(3, H200.operands_read + 2 + 1)
 
 
 def test_groups_of_copies_are_waited_for_as_they_were_requested() -> None:
     copy = [("LDGSTS.E [R3], [R2]", bits(1)), ("LDGDEPBAR", bits(1))]
-    found = chains_of(*copy, *copy, ("DEPBAR.LE SB0, 0x1", bits(1)), ("EXIT", bits()))
-    assert found[BODY] == WarpChain(6, 1 + 1, global_loads=1)
+    chains = chains_of(*copy, *copy, ("DEPBAR.LE SB0, 0x1", bits(1)), ("EXIT", bits()))
+    assert chains[BODY] == WarpChain(6, 1 + 1, global_loads=1)
     both = chains_of(*copy, *copy, ("DEPBAR.LE SB0, 0x0", bits(1)), ("EXIT", bits()))
     assert both[BODY] == WarpChain(6, 2 + 1 + 1, global_loads=1)
 

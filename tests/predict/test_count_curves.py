@@ -58,7 +58,7 @@ def launched(looped, hot, outside=10, blocks=1):
 
 @pytest.fixture
 def counted():
-    """What `form` of m and n counts in the hot loop, beside a loop of 500, at 64 by 64 and around it."""
+    """Return a factory of counts by size: `form(m, n)` in the hot loop, beside a loop of 500."""
 
     def made(form, *both):
         sizes = [{}, {"m": 32}, {"m": 128}, {"n": 32}, {"n": 128}, *both]

@@ -1,4 +1,4 @@
-"""How many passes a warp makes through which part of the SASS."""
+"""Pass counts per warp for each part of the SASS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mix(isa: Isa, whole: Counts, *loops: LoopMix, chains: dict[str, WarpChain] |
 
 
 def executed(each: int, **by_class: int) -> ExecutedCounts:
-    """What every warp executed so often."""
+    """Return counts in which every warp executes the instructions `each` times."""
     named = {name.replace("_", "."): n * WARPS for name, n in by_class.items()}
     return ExecutedCounts(each * WARPS, 32 * each * WARPS, named, {}, {}, {}, {})
 

@@ -1,4 +1,4 @@
-"""What ptxas makes of the PTX that the CPU executes."""
+"""Expansion of emulated PTX instructions into SASS by ptxas."""
 
 from __future__ import annotations
 

@@ -58,13 +58,13 @@ def test_the_loop_along_k_is_the_one_that_multiplies_whatever_executed_most() ->
     loads = MemoryCount(requests=60, wavefronts=120, bytes_used=7680)
     done = replace(DONE, memory={"shared.load": loads, "global.store": loads})
     step = EmulatedStep("k", LAUNCH, done, done, hot_label="tiles")
-    found = with_loop_along_k(step, ptx(TILES, ALONG_K))
-    assert (found.hot_label, found.hot_loop is not None) == ("k", True)
-    assert found.hot_loop is not None
+    loop_step = with_loop_along_k(step, ptx(TILES, ALONG_K))
+    assert (loop_step.hot_label, loop_step.hot_loop is not None) == ("k", True)
+    assert loop_step.hot_loop is not None
     # 80 matrix instructions, of which a pass has 4
-    assert found.hot_loop.warps_by_class == {"mma": 80, "integer": 200, "ld.shared": 40}
-    assert found.hot_loop.warps == 320
-    assert found.hot_loop.memory == {"shared.load": replace(loads, requests=40, wavefronts=80, bytes_used=5120)}
+    assert loop_step.hot_loop.warps_by_class == {"mma": 80, "integer": 200, "ld.shared": 40}
+    assert loop_step.hot_loop.warps == 320
+    assert loop_step.hot_loop.memory == {"shared.load": replace(loads, requests=40, wavefronts=80, bytes_used=5120)}
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_loop_over_tiles_stores_results_and_a_loop_that_copies_does_not() -> N
 
 def test_the_loop_along_k_is_the_inner_one_where_the_first_step_of_a_tile_stands_before_it() -> None:
     tiles = loop("tiles", mma=12, st_global=8)
-    found = with_loop_along_k(EmulatedStep("k", LAUNCH, DONE, DONE, hot_label="tiles"), ptx(tiles, ALONG_K))
-    assert found.hot_label == "k"
+    loop_step = with_loop_along_k(EmulatedStep("k", LAUNCH, DONE, DONE, hot_label="tiles"), ptx(tiles, ALONG_K))
+    assert loop_step.hot_label == "k"
     # of loops side by side, the one that multiplies most
     beside = loop("edge", mma=2)
     assert with_loop_along_k(EmulatedStep("k", LAUNCH, DONE, DONE), ptx(tiles, ALONG_K, beside)).hot_label == "k"
@@ -114,12 +114,12 @@ def test_what_a_loop_over_steps_and_tiles_does_once_a_tile_is_no_part_of_each_st
     memory = {"shared.load": loads, "global.store": stores}
     done = executed({"mma": 80, "integer": 20 * 10 + 5 * 30, "st.global": 40, "ld.shared": 40}, None, memory)
     step = EmulatedStep("k", LAUNCH, done, done, hot_label="flat")
-    found = with_loop_along_k(step, ptx(FLAT))
-    assert found.hot_loop is not None
-    assert found.hot_loop.warps_by_class == {"mma": 80, "integer": 200, "st.global": 0, "ld.shared": 40}
-    assert found.hot_loop.warps == 320
-    assert found.hot_loop.memory == {"shared.load": loads, "global.store": MemoryCount()}
-    assert stores_results(ptx(FLAT), found)
+    loop_step = with_loop_along_k(step, ptx(FLAT))
+    assert loop_step.hot_loop is not None
+    assert loop_step.hot_loop.warps_by_class == {"mma": 80, "integer": 200, "st.global": 0, "ld.shared": 40}
+    assert loop_step.hot_loop.warps == 320
+    assert loop_step.hot_loop.memory == {"shared.load": loads, "global.store": MemoryCount()}
+    assert stores_results(ptx(FLAT), loop_step)
     # where every pass stores, nothing is of a tile alone
     each = executed({"mma": 80, "st.global": 160})
     every = replace(step, executed=each, hot_loop=each)
@@ -132,7 +132,7 @@ def test_what_a_loop_over_steps_and_tiles_does_once_a_tile_is_no_part_of_each_st
 
 
 def bulk(opcodes: dict[str, int], *, outgoing: int = 0, multicast: int = 1) -> EmulatedStep:
-    """Eight stages of 32 KiB that two blocks fill; bytes of `outgoing` results leave by bulk copies."""
+    """Return a step with eight 32 KiB stages shared by two blocks; `outgoing` bytes leave by bulk copies."""
     arrived = 8 * 32768
     moved = arrived // multicast + outgoing
     memory = {
@@ -194,13 +194,13 @@ def test_a_ring_knows_where_rows_begin_by_the_copies_of_each_tensor_map() -> Non
 
 
 def test_copies_that_store_results_are_told_from_those_that_bring_operands() -> None:
-    found = copies_of(bulk({OUTGOING: 4}, outgoing=65536), 1.0)
+    outgoing_copies = copies_of(bulk({OUTGOING: 4}, outgoing=65536), 1.0)
     plain = copies_of(bulk({}), 1.0)
-    assert found is not None
+    assert outgoing_copies is not None
     assert plain is not None
-    assert (found.sectors, found.shared_bytes) == (plain.sectors, plain.shared_bytes)
-    assert [found.stored, plain.stored] == [65536 / 32, 0]
-    assert found.leaving == pytest.approx(65536 / (8 * 32768 + 65536))
+    assert (outgoing_copies.sectors, outgoing_copies.shared_bytes) == (plain.sectors, plain.shared_bytes)
+    assert [outgoing_copies.stored, plain.stored] == [65536 / 32, 0]
+    assert outgoing_copies.leaving == pytest.approx(65536 / (8 * 32768 + 65536))
     # of tiles that reach beyond the data, less is stored than lies in shared memory
     partly = copies_of(bulk({OUTGOING: 4}, outgoing=65536), 2.0)
     assert partly is not None
@@ -270,7 +270,7 @@ def test_tiles_are_as_many_as_sides_that_fit_the_small_result_say(
 )
 def test_the_sum_of_the_sides_of_a_tile_leaves_fewer_of_them(both: float | None, tiles: float) -> None:
     """Four tiles of 128 x 128, of 64 x 256 or of 256 x 64 cover 256 x 256."""
-    assert tiles_grown(128 * 128, (4, 132), (256, 256), (4096, 64), 1, both=both) == pytest.approx(tiles / 4)
+    assert tiles_grown(128 * 128, (4, 132), (256, 256), (4096, 64), 1, sides_sum=both) == pytest.approx(tiles / 4)
 
 
 def test_copies_say_the_sum_of_the_sides_of_a_tile() -> None:

@@ -98,15 +98,15 @@ def test_threads_that_leave_at_once_grow_by_the_sizes(rows):
 
 
 def test_a_sample_says_how_the_work_grows_from_its_own_size(rows):
-    given = rows({"queries": 1.0, "keys": 1.0})
+    square = rows({"queries": 1.0, "keys": 1.0})
     sample = SampleRecord(
-        {"queries": 128, "keys": 160}, given.emulation.launches, 2000, 20, {"queries": 1.0, "keys": 1.0}
+        {"queries": 128, "keys": 160}, square.emulation.launches, 2000, 20, {"queries": 1.0, "keys": 1.0}
     )
-    record = replace(given, emulation=replace(given.emulation, sample=sample))
+    record = replace(square, emulation=replace(square.emulation, sample=sample))
     assert counted([record]) == {"v": Growth(4 * 8, 4 * 8)}
     assert declared(record) == 4
     assert declared(replace(record, merit=Merit.TFLOPS)) == 2.5
-    other = replace(given, variant="other")  # which has none
+    other = replace(square, variant="other")  # which has none
     assert counted([record, other]) == counted([record]) | {"other": Growth(8 * 32, 8 * 32)}
 
 
@@ -154,9 +154,9 @@ def test_other_variants_of_the_problem_take_the_curves(product):
 
 
 def test_a_grid_that_does_not_follow_the_sizes_leaves_it_to_powers(product):
-    """Blocks that stay, as many as the GPU holds, have several tiles each."""
-    given = [product(), product("stays", blocks=132)]
-    assert {one.parts for one in works(given, {"v": "along k"}).values()} == {None}
+    """Persistent blocks, one full wave on the GPU, process several tiles each."""
+    records = [product(), product("stays", blocks=132)]
+    assert {one.parts for one in works(records, {"v": "along k"}).values()} == {None}
 
 
 def test_sizes_that_throughput_counts_have_no_curves(product):

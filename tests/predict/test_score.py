@@ -19,23 +19,23 @@ WORK = LaunchWork(blocks=132 * 64, warps_per_block=8, blocks_per_sm=8, instructi
 
 
 def test_issue_slots_are_four_a_cycle_and_sm():
-    found = score(H200, [WORK], 0)
-    assert found.resources["issue slots"] == pytest.approx(1e9 / 132 / 4 / CLOCK)
-    assert found.bound == "issue slots"
+    scored = score(H200, [WORK], 0)
+    assert scored.resources["issue slots"] == pytest.approx(1e9 / 132 / 4 / CLOCK)
+    assert scored.bound == "issue slots"
 
 
 def test_the_least_bytes_take_the_copys_share_of_the_bandwidth():
-    found = score(H200, [replace(WORK, instructions=0.0)], 10**9)
-    assert found.resources["DRAM"] == pytest.approx(1e9 / (4.8e12 * 0.867))
-    assert found.bound == "DRAM"
+    scored = score(H200, [replace(WORK, instructions=0.0)], 10**9)
+    assert scored.resources["DRAM"] == pytest.approx(1e9 / (4.8e12 * 0.867))
+    assert scored.bound == "DRAM"
 
 
 def test_the_whole_is_the_norm_of_the_resources_and_the_launch():
-    found = score(H200, [WORK], 10**9)
-    norm = sum(seconds**ORDER for seconds in found.resources.values()) ** (1 / ORDER)
-    assert found.seconds == pytest.approx(norm + found.launches_s)
-    assert max(found.resources.values()) < found.seconds
-    assert list(found.resources.values()) == sorted(found.resources.values(), reverse=True)
+    scored = score(H200, [WORK], 10**9)
+    norm = sum(seconds**ORDER for seconds in scored.resources.values()) ** (1 / ORDER)
+    assert scored.seconds == pytest.approx(norm + scored.launches_s)
+    assert max(scored.resources.values()) < scored.seconds
+    assert list(scored.resources.values()) == sorted(scored.resources.values(), reverse=True)
 
 
 def test_a_grid_that_does_not_fill_its_last_round_takes_as_long_as_one_that_does():
@@ -61,10 +61,10 @@ def test_the_order_of_instructions_says_how_long_a_warp_takes_alone():
     machine = H200.latencies
     chain = WarpChain(100, 400.0, 2, atomics=6, local_loads=7, shared_loads=3, barriers=4, others=5)
     loads = 2.0 * WORK.blocks * WORK.warps_per_block
-    found = score(H200, [replace(WORK, chain=chain, load_requests=loads)], 0).resources["latency"]
+    latency_s = score(H200, [replace(WORK, chain=chain, load_requests=loads)], 0).resources["latency"]
     alone = 400 + 2 * machine.global_latency + 3 * machine.shared_latency + 4 * machine.block_barrier
     alone += 5 * machine.special_cycles + 6 * machine.l2_latency + 7 * machine.l1_latency + machine.block_latency
-    assert found == pytest.approx(alone * 64 / 8 / CLOCK)
+    assert latency_s == pytest.approx(alone * 64 / 8 / CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -82,28 +82,28 @@ def test_loads_take_as_long_as_the_last_of_their_lines(missed, lines, distant, i
     sectors = 4.0 * lines * warps
     served = Fetched(2 * lines * warps, missed * sectors, 0, sectors)  # two groups of loads, `lines` each
     work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=2), load_requests=2.0 * warps, load_sectors=sectors)
-    found = score(H200, [replace(work, fetched=served)], round(32 * distant * sectors)).resources["latency"]
+    latency_s = score(H200, [replace(work, fetched=served)], round(32 * distant * sectors)).resources["latency"]
     each = in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency
-    assert found == pytest.approx((2 * each + machine.block_latency) * 64 / 8 / CLOCK)
+    assert latency_s == pytest.approx((2 * each + machine.block_latency) * 64 / 8 / CLOCK)
 
 
 def test_a_warp_waits_for_no_more_loads_than_it_executes():
     """The text has four loads one behind the other; three of them are on a path that was not taken."""
     machine, warps = H200.latencies, WORK.blocks * WORK.warps_per_block
     work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=4), load_requests=1.0 * warps)
-    found = score(H200, [work], 0).resources["latency"]
-    assert found == pytest.approx((machine.global_latency + machine.block_latency) * 64 / 8 / CLOCK)
+    latency_s = score(H200, [work], 0).resources["latency"]
+    assert latency_s == pytest.approx((machine.global_latency + machine.block_latency) * 64 / 8 / CLOCK)
 
 
 def test_warps_that_meet_at_barriers_wait_for_each_others_products():
     """Eight warps are two a sub-partition: each waits for the products of one other, half of its block's."""
     chain, alone = WarpChain(1, 0.0, barriers=2), replace(WORK, blocks_per_sm=1)
-    made = {"float16": 2048.0 * 1000 * WORK.blocks}  # 1000 cycles a block at the documented rate
+    macs = {"float16": 2048.0 * 1000 * WORK.blocks}  # 1000 cycles a block at the documented rate
     works = (
-        replace(alone, chain=chain, products=made),
-        replace(alone, chain=chain, group_products=made),
-        replace(alone, chain=replace(chain, barriers=0.0), products=made),
-        replace(alone, chain=chain, products=made, warps_per_block=4),
+        replace(alone, chain=chain, products=macs),
+        replace(alone, chain=chain, group_products=macs),
+        replace(alone, chain=replace(chain, barriers=0.0), products=macs),
+        replace(alone, chain=chain, products=macs, warps_per_block=4),
     )
     meeting, together, apart, four = (score(H200, [one], 0).resources["latency"] * CLOCK / 64 for one in works)
     machine = H200.latencies
@@ -115,8 +115,8 @@ def test_warps_that_meet_at_barriers_wait_for_each_others_products():
 
 def test_blocks_that_multiply_on_one_sm_wait_for_each_other():
     """Four warps of a block multiply side by side; three blocks beside it are with what they need most of."""
-    chain, made = WarpChain(1, 0.0, barriers=2), {"float16": 2048.0 * 1000 * WORK.blocks}
-    block = replace(WORK, warps_per_block=4, chain=chain, products=made, blocks_per_sm=4)
+    chain, macs = WarpChain(1, 0.0, barriers=2), {"float16": 2048.0 * 1000 * WORK.blocks}
+    block = replace(WORK, warps_per_block=4, chain=chain, products=macs, blocks_per_sm=4)
     machine = H200.latencies
     products, reads = 1000 / machine.warp_products, 500.0
     apart = machine.block_latency + 2 * machine.block_barrier
@@ -125,8 +125,8 @@ def test_blocks_that_multiply_on_one_sm_wait_for_each_other():
         (reads, 3 / 4 * reads, (products**2 + reads**2) / (products + reads)),
     ):
         work = replace(block, wavefronts=waves * WORK.blocks, waited_wavefronts=waves * WORK.blocks)
-        found = score(H200, [work], 0).resources["latency"] * CLOCK / 64
-        assert found == pytest.approx((apart + own + 3 * beside) / 4)
+        latency_cycles = score(H200, [work], 0).resources["latency"] * CLOCK / 64
+        assert latency_cycles == pytest.approx((apart + own + 3 * beside) / 4)
 
 
 def test_spills_go_as_far_as_the_caches_do_not_hold_them():
@@ -148,8 +148,8 @@ def test_spills_go_as_far_as_the_caches_do_not_hold_them():
 
 def test_launches_pass_through_l2_what_fits_and_through_dram_the_rest():
     part, rate = replace(WORK, least_bytes=5e8), 4.8e12 * 0.867
-    found = score(H200, [part] * 4, 10**9)
-    assert found.resources["DRAM"] == pytest.approx(4 * (5e8 - H200.l2_bytes) / rate)
+    scored = score(H200, [part] * 4, 10**9)
+    assert scored.resources["DRAM"] == pytest.approx(4 * (5e8 - H200.l2_bytes) / rate)
     small = score(H200, [replace(part, least_bytes=0.9 * H200.l2_bytes)] * 4, 10**7)
     assert small.resources["DRAM"] == pytest.approx(1e7 / rate)
 
@@ -186,9 +186,9 @@ def test_float64_runs_on_its_own_lanes():
 
 
 def test_launches_add_up():
-    one, two = score(H200, [WORK], 0), score(H200, [WORK, WORK], 0)
-    assert two.resources["issue slots"] == pytest.approx(2 * one.resources["issue slots"])
-    assert two.launches_s == 2 * one.launches_s
+    single, two = score(H200, [WORK], 0), score(H200, [WORK, WORK], 0)
+    assert two.resources["issue slots"] == pytest.approx(2 * single.resources["issue slots"])
+    assert two.launches_s == 2 * single.launches_s
 
 
 def test_an_architecture_without_latencies_of_its_own_is_scored_too():
@@ -265,16 +265,16 @@ def test_what_is_read_again_costs_between_once_and_every_time():
 @pytest.mark.parametrize("moved", [0, 10**6, 10**10])
 @pytest.mark.parametrize("instructions", [0.0, 1e6, 1e10])
 def test_a_time_lies_between_its_bounds(moved, instructions):
-    found = score(H200, [replace(WORK, instructions=instructions, load_sectors=1e7, load_bytes=1e8)], moved)
-    assert found.launches_s <= found.least_s <= found.seconds <= found.most_s
+    scored = score(H200, [replace(WORK, instructions=instructions, load_sectors=1e7, load_bytes=1e8)], moved)
+    assert scored.launches_s <= scored.least_s <= scored.seconds <= scored.most_s
 
 
 def test_updates_spread_over_the_slices_that_hold_them():
     work = replace(WORK, updates=1e6)
-    one, two, many = (score(H200, [replace(work, chunks=n)], 0).resources["atomics"] for n in (1, 2, 10_000))
-    assert one == pytest.approx(0.732e-3)
-    assert one / two == pytest.approx(2, rel=0.01)
-    assert one / many == pytest.approx(76)
+    single, two, many = (score(H200, [replace(work, chunks=n)], 0).resources["atomics"] for n in (1, 2, 10_000))
+    assert single == pytest.approx(0.732e-3)
+    assert single / two == pytest.approx(2, rel=0.01)
+    assert single / many == pytest.approx(76)
     assert busy_slices(0, 76) == pytest.approx(1)
 
 
@@ -307,7 +307,7 @@ def test_every_resource_to_the_last_digit():
         loads_together=2.0,
         double=0.25,
     )
-    found, share, warp = score(H200, [work], 10**8), 2 / 133, 1 / (133 * 16)
+    scored, share, warp = score(H200, [work], 10**8), 2 / 133, 1 / (133 * 16)
     chain = 4 * machine.global_latency + 8e5 * warp * machine.block_barrier + 7e5 * warp * machine.shuffle_cycles
     chain += 5e6 * warp * machine.dependent_cycles + machine.block_latency
     cycles = {
@@ -331,17 +331,17 @@ def test_every_resource_to_the_last_digit():
     seconds["atomics"] = 1e5 * machine.atomic_update_s / busy_slices(3, machine.l2_slices)
     seconds["starts of blocks"] = 133 * machine.block_start_s
     seconds["DRAM"] = (1e8 + 500) / (H200.dram_gb_s * 1e9 * machine.dram_share)
-    assert found.resources == pytest.approx(seconds, rel=1e-13, abs=0)
+    assert scored.resources == pytest.approx(seconds, rel=1e-13, abs=0)
     norm = sum(one**ORDER for one in seconds.values()) ** (1 / ORDER)
-    assert found.seconds == pytest.approx(norm + machine.launch_s, rel=1e-13)
-    assert found.launches_s == machine.launch_s
+    assert scored.seconds == pytest.approx(norm + machine.launch_s, rel=1e-13)
+    assert scored.launches_s == machine.launch_s
 
 
 def test_a_launch_that_does_nothing_counted_only_starts():
     machine = latencies_of("sm_90")
     assert machine is not None
-    found = score(H200, [replace(WORK, instructions=0.0, by_class={}, warps_per_block=1)], 0).resources
-    assert found == pytest.approx(
+    seconds_by_resource = score(H200, [replace(WORK, instructions=0.0, by_class={}, warps_per_block=1)], 0).resources
+    assert seconds_by_resource == pytest.approx(
         {
             "latency": machine.block_latency * 64 / 8 / CLOCK,
             "starts of blocks": WORK.blocks * machine.block_start_s,
@@ -353,17 +353,17 @@ def test_a_launch_that_does_nothing_counted_only_starts():
 
 @pytest.mark.parametrize(("warps", "factor"), [(1, 1.0), (8, 1.0), (12, 1 + 0.22 * math.log2(1.5)), (32, 1.44)])
 def test_large_blocks_hold_their_place_until_their_last_warp_ends(warps, factor):
-    usual, found = (
+    usual, scaled = (
         resources(instructions=0.0, by_class={}, warps_per_block=number)["latency"] for number in (8, warps)
     )
-    assert found == pytest.approx(usual * factor, rel=1e-13)
+    assert scaled == pytest.approx(usual * factor, rel=1e-13)
 
 
 def test_no_more_blocks_hide_latency_than_there_are():
-    one, two, most = (resources(blocks=132 * 2, blocks_per_sm=held, by_class={})["latency"] for held in (1, 2, 8))
-    assert one == pytest.approx(2 * two, rel=1e-13)
+    single, two, most = (resources(blocks=132 * 2, blocks_per_sm=held, by_class={})["latency"] for held in (1, 2, 8))
+    assert single == pytest.approx(2 * two, rel=1e-13)
     assert most == two
-    assert resources(blocks=132 * 2, blocks_per_sm=0, by_class={})["latency"] == one
+    assert resources(blocks=132 * 2, blocks_per_sm=0, by_class={})["latency"] == single
 
 
 def test_adding_floats_in_one_sector_takes_its_own_time():
@@ -385,8 +385,8 @@ def test_a_score_without_resources_is_of_its_launches():
 def test_a_card_without_float64_lanes_of_its_own_uses_the_others():
     gpu = replace(H200, architecture=replace(H200.architecture, fp64_lanes=0))
     work = replace(WORK, by_class={"fma": 1e9}, double=0.5)
-    found = score(gpu, [work], 0).resources["floating point"]
-    assert found == pytest.approx(1e9 / 132 * 32 / 128 / CLOCK, rel=1e-13)
+    busy_s = score(gpu, [work], 0).resources["floating point"]
+    assert busy_s == pytest.approx(1e9 / 132 * 32 / 128 / CLOCK, rel=1e-13)
 
 
 RING = Ring(fills=132 * 100, bytes=32768.0, fetched=32768.0, ahead=1, in_turn=False)
@@ -394,15 +394,15 @@ ONE_AN_SM = replace(WORK, blocks=132, blocks_per_sm=1, instructions=0.0, by_clas
 
 
 def test_a_stage_arrives_once_for_as_many_as_are_filled_at_the_same_time():
-    one, two, near = (
+    single, two, near = (
         score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=n))], moved).resources
         for n, moved in ((1, 10**9), (2, 10**9), (1, 0))
     )
     machine = H200.latencies
-    assert one["stages"] == pytest.approx(100 * (machine.global_latency + 32768 / 128) / CLOCK)
-    assert two["stages"] == pytest.approx(one["stages"] / 2)
+    assert single["stages"] == pytest.approx(100 * (machine.global_latency + 32768 / 128) / CLOCK)
+    assert two["stages"] == pytest.approx(single["stages"] / 2)
     # however many are under way, L2 sends no more
-    assert one["L2 reads"] == two["L2 reads"] == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
+    assert single["L2 reads"] == two["L2 reads"] == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
     # where nothing comes from DRAM, L2 has the last line, too
     assert near["stages"] == pytest.approx(100 * (machine.l2_latency + 32768 / 128) / CLOCK)
 
@@ -424,16 +424,16 @@ def test_what_a_block_of_a_cluster_fetches_itself_takes_longer_or_what_it_receiv
     rows = ((16, fetched),)
     ring = replace(RING, ahead=4, fetched=fetched, rows=rows)
     assert dict(H200.latencies.unaligned_rows)[16] == 2.05
-    found = score(H200, [replace(ONE_AN_SM, ring=ring)], 10**9).resources["L2 reads"]
-    assert found == pytest.approx(longer * 100 * 32768 / H200.latencies.stage_bytes / CLOCK)
+    l2_read_s = score(H200, [replace(ONE_AN_SM, ring=ring)], 10**9).resources["L2 reads"]
+    assert l2_read_s == pytest.approx(longer * 100 * 32768 / H200.latencies.stage_bytes / CLOCK)
 
 
 @pytest.mark.parametrize("blocks", [132 * 2, 132 + 1, 33])
 def test_l2_sends_all_sms_together_so_much(blocks):
     """100 stages a block: the last blocks do not receive less than L2 has."""
     ring = replace(RING, fills=100.0 * blocks, ahead=8)
-    found = score(H200, [replace(ONE_AN_SM, blocks=blocks, ring=ring)], 0).resources["L2 reads"]
-    assert found == pytest.approx(blocks / 132 * 100 * 32768 / H200.latencies.stage_bytes / CLOCK)
+    l2_read_s = score(H200, [replace(ONE_AN_SM, blocks=blocks, ring=ring)], 0).resources["L2 reads"]
+    assert l2_read_s == pytest.approx(blocks / 132 * 100 * 32768 / H200.latencies.stage_bytes / CLOCK)
 
 
 def test_what_blocks_that_stay_receive_is_no_more_where_some_have_more_passes():
@@ -445,18 +445,18 @@ def test_what_blocks_that_stay_receive_is_no_more_where_some_have_more_passes():
 
 
 def test_a_stage_of_a_cluster_is_free_when_all_its_blocks_have_read_it():
-    one, two = (score(H200, [replace(ONE_AN_SM, cluster=n, ring=RING)], 10**9).resources["stages"] for n in (1, 2))
+    single, two = (score(H200, [replace(ONE_AN_SM, cluster=n, ring=RING)], 10**9).resources["stages"] for n in (1, 2))
     rounds = math.ceil(132 / (2 * clusters_likely(H200, 1, 2)))  # clusters may not get at all SMs
-    assert two / rounds == pytest.approx(one + 100 * H200.latencies.cluster_latency / CLOCK)
+    assert two / rounds == pytest.approx(single + 100 * H200.latencies.cluster_latency / CLOCK)
 
 
 def test_blocks_that_wait_for_the_same_lines_wait_for_dram_together():
     """A hundredth of what 132 blocks fetch comes from DRAM, for which 11.5 wait."""
     moved = round(132 * 100 * 32768 / 100)
-    found = score(H200, [replace(ONE_AN_SM, ring=RING)], moved).resources["stages"]
+    stages_s = score(H200, [replace(ONE_AN_SM, ring=RING)], moved).resources["stages"]
     machine, waiting = H200.latencies, math.sqrt(132) / 100
     latency = waiting * machine.global_latency + (1 - waiting) * machine.l2_latency
-    assert found == pytest.approx(100 * (latency + 32768 / 128) / CLOCK)
+    assert stages_s == pytest.approx(100 * (latency + 32768 / 128) / CLOCK)
 
 
 def norm(resources, *but):
@@ -477,18 +477,18 @@ def test_stages_of_products_hide_half_of_what_dram_needs():
 def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queued():
     """100 stages an SM, of which each has products of 1000 cycles."""
     machine = H200.latencies
-    made = {"float16": 132 * 100 * 1000 * 2048 * machine.group_products}
+    macs = {"float16": 132 * 100 * 1000 * 2048 * machine.group_products}
     ring = replace(RING, bytes=12800.0, fetched=12800.0)
-    one, three = (
-        score(H200, [replace(ONE_AN_SM, group_products=made, ring=replace(ring, ahead=n))], 10**7) for n in (1, 3)
+    single, three = (
+        score(H200, [replace(ONE_AN_SM, group_products=macs, ring=replace(ring, ahead=n))], 10**7) for n in (1, 3)
     )
     waiting = 10**7 / (132 * 100 * 12800) * math.sqrt(132)
     trip = 1000 + waiting * machine.global_latency + (1 - waiting) * machine.l2_latency + 12800 / 128
-    assert one.resources["stages"] == pytest.approx(100 * trip / CLOCK)
-    assert three.resources["stages"] == pytest.approx(one.resources["stages"] / 3)
-    bare = machine.bare_dram * one.resources["DRAM"]
-    assert one.seconds - one.launches_s == pytest.approx(norm(one.resources, "DRAM", "power") + bare, rel=1e-3)
-    assert three.seconds < one.seconds
+    assert single.resources["stages"] == pytest.approx(100 * trip / CLOCK)
+    assert three.resources["stages"] == pytest.approx(single.resources["stages"] / 3)
+    bare = machine.bare_dram * single.resources["DRAM"]
+    assert single.seconds - single.launches_s == pytest.approx(norm(single.resources, "DRAM", "power") + bare, rel=1e-3)
+    assert three.seconds < single.seconds
 
 
 @pytest.mark.parametrize(("instructions", "made"), [(1, 0), (8, 875), (0, 1000)])
@@ -501,8 +501,8 @@ def test_the_last_instruction_of_a_step_is_queued_while_the_others_are_made(inst
         group_products={"float16": 132 * 100 * 1000 * 2048 * machine.group_products},
         ring=RING,
     )
-    found = score(H200, [work], 0).resources["stages"]
-    assert found == pytest.approx(100 * (made + machine.l2_latency + 32768 / 128) / CLOCK)
+    stages_s = score(H200, [work], 0).resources["stages"]
+    assert stages_s == pytest.approx(100 * (made + machine.l2_latency + 32768 / 128) / CLOCK)
 
 
 def test_stages_delay_what_is_done_with_them_as_other_resources_do():
@@ -559,8 +559,8 @@ def test_no_block_multiplies_while_the_only_one_of_an_sm_begins_and_ends():
     assert alone["ends of blocks"] == pytest.approx(4 * beside["ends of blocks"])
     # they come on top of all else, and are no longer part of the latency
     assert alone["latency"] == pytest.approx(4 * 47_000 / CLOCK)
-    found = score(H200, [replace(work, blocks_per_sm=1)], 0)
-    assert found.seconds == pytest.approx(found.launches_s + alone["latency"] + alone["ends of blocks"], rel=1e-3)
+    scored = score(H200, [replace(work, blocks_per_sm=1)], 0)
+    assert scored.seconds == pytest.approx(scored.launches_s + alone["latency"] + alone["ends of blocks"], rel=1e-3)
     # a block stores no faster than L2 takes it, and loads what it executes
     stored = replace(work, blocks_per_sm=1, store_sectors=132 * 4 * 12_000.0)
     assert score(H200, [stored], 0).resources["ends of blocks"] == pytest.approx(
@@ -593,20 +593,20 @@ def test_what_a_queue_of_short_launches_reads_is_in_l2():
 
 def test_bulk_copies_pass_by_l1():
     work = replace(ONE_AN_SM, bulk_sectors=132 * 1e6)
-    found = score(H200, [work], 0).resources
-    assert found["L2 reads"] == pytest.approx(32e6 / H200.latencies.l2_bytes / CLOCK)
-    assert "L1" not in found
+    seconds_by_resource = score(H200, [work], 0).resources
+    assert seconds_by_resource["L2 reads"] == pytest.approx(32e6 / H200.latencies.l2_bytes / CLOCK)
+    assert "L1" not in seconds_by_resource
 
 
 def test_the_gpus_power_lets_all_sms_multiply_no_faster_than_that():
     """Short of that, as where few SMs have work, the tensor cores keep their clock."""
     machine = H200.latencies
     busy = replace(ONE_AN_SM, group_products={"float16": 132e9})
-    found = score(H200, [busy], 0)
+    scored = score(H200, [busy], 0)
     full = 1e9 / 2048 / machine.group_products / CLOCK
-    assert found.resources["tensor cores"] == pytest.approx(full)
-    assert found.resources["power"] == pytest.approx(full / machine.tensor_clock - found.launches_s)
-    assert full / machine.tensor_clock <= found.seconds < 1.05 * full / machine.tensor_clock
+    assert scored.resources["tensor cores"] == pytest.approx(full)
+    assert scored.resources["power"] == pytest.approx(full / machine.tensor_clock - scored.launches_s)
+    assert full / machine.tensor_clock <= scored.seconds < 1.05 * full / machine.tensor_clock
     few = score(H200, [replace(busy, blocks=33, group_products={"float16": 33e9})], 0)
     assert few.seconds == pytest.approx(few.launches_s + full, rel=1e-3)
 
@@ -644,12 +644,12 @@ def test_the_last_blocks_of_an_sm_take_a_round_with_fewer_beside_them():
     """Three blocks an SM, of which it holds two."""
     chain = WarpChain(1000, 2000.0, barriers=8.0)
     work = replace(ONE_AN_SM, blocks=132 * 3, blocks_per_sm=2, chain=chain, products={"float16": 132 * 3 * 1e6})
-    three, two, one = (
+    three, two, single = (
         score(H200, [replace(work, blocks=132 * n, products={"float16": 132 * n * 1e6})], 0).resources["latency"]
         for n in (3, 2, 1)
     )
     end = H200.latencies.block_latency / CLOCK
-    assert three == pytest.approx(two + one - end / 2)
+    assert three == pytest.approx(two + single - end / 2)
     # other warps may go on as soon as theirs is free
     other = replace(work, products={})
     assert score(H200, [other], 0).resources["latency"] == pytest.approx(

@@ -24,11 +24,11 @@ def records(make):
 def test_the_schedulers_give_the_time_where_every_variant_has_theirs(records):
     found = estimates([with_estimate(record) for record in records])
     assert len(found) == len(records)
-    one = found[records[0].variant]
-    assert one.ms == pytest.approx(2.0)
-    assert one.origin == SCHEDULERS
-    assert one.low_ms < one.ms < one.high_ms
-    assert one.cost == "fma 70%, barriers 30%"
+    estimate = found[records[0].variant]
+    assert estimate.ms == pytest.approx(2.0)
+    assert estimate.origin == SCHEDULERS
+    assert estimate.low_ms < estimate.ms < estimate.high_ms
+    assert estimate.cost == "fma 70%, barriers 30%"
 
 
 def test_counted_work_gives_the_time_of_all_where_one_lacks_the_schedulers(records):
@@ -36,9 +36,9 @@ def test_counted_work_gives_the_time_of_all_where_one_lacks_the_schedulers(recor
     found, times = estimates(mixed), scores(mixed)
     assert found.keys() == times.keys()
     assert {one.origin for one in found.values()} <= {COUNTS}
-    for variant, one in found.items():
-        assert one.ms >= times[variant].seconds * 1e3 * (1 - 1e-12)
-        assert one.low_ms <= one.ms <= one.high_ms
+    for variant, estimate in found.items():
+        assert estimate.ms >= times[variant].seconds * 1e3 * (1 - 1e-12)
+        assert estimate.low_ms <= estimate.ms <= estimate.high_ms
 
 
 def test_a_failed_variant_decides_nothing(records):

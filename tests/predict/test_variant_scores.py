@@ -35,7 +35,7 @@ def counted(warps: int, sectors: int = 0) -> ExecutedCounts:
 
 @pytest.fixture
 def one(make):
-    """A record of 4 blocks of 256 threads executed on the CPU, and 4096 at the real size; 1024 times the bytes."""
+    """Return a factory of records: 4 emulated blocks of 256 threads, and 4096 blocks at the real size."""
 
     def made(name="v", *, executed, looped=None, real=LARGE, small=SMALL):
         record = make("no_gpu").records()[0]
@@ -287,7 +287,7 @@ def test_blocks_of_a_launch_that_multiplies_nothing_do_not_say_how_deep_a_tile_g
 
 
 def test_sizes_that_happen_to_be_called_m_n_and_k_bound_nothing(tiled):
-    """Those of a convolution, whose operations grow otherwise than m n k."""
+    """The sizes of a convolution may be named m, n and k, but its work does not scale with m n k."""
     done = replace(tiled.emulation, problem={"m": 3, "n": 8, "k": 8})
     convolution = replace(tiled, problem={"m": 3, "n": 64, "k": 16}, emulation=done)
     plain = scores([tiled])[tiled.variant].resources

@@ -1,4 +1,4 @@
-"""What is derived from the records before anything is drawn."""
+"""Data derived from the records before any chart is drawn."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_cells_are_by_key_in_the_order_of_the_records(make):
 def test_loading_leaves_the_counts_of_lines_in_the_store(planted):
     with Store(planted) as store:
         records, different = load(store)
-        kept = store.records()
-    assert any(record.emulation.lines for record in kept if record.emulation)
+        stored_records = store.records()
+    assert any(record.emulation.lines for record in stored_records if record.emulation)
     assert not any(record.emulation.lines for record in records if record.emulation)
     assert [replace(one, emulation=None, ptx=None, sass=None) for one in records] == [
-        replace(one, emulation=None, ptx=None, sass=None) for one in kept
+        replace(one, emulation=None, ptx=None, sass=None) for one in stored_records
     ]
-    (two_loops,) = (record.variant for record in kept if record.kernel == "two_loops")
+    (two_loops,) = (record.variant for record in stored_records if record.kernel == "two_loops")
     assert "The loop that executes most is" in different[two_loops]
 
 

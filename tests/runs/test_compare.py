@@ -40,35 +40,35 @@ def record(unroll, ms, *, baseline=None, registers=64, scatter=0.001, version="1
         CardState(),
     )
     build = BuildRecord("nvrtc", version, "c", resources, f"{registers}", 0.1, cached=False, disassembler="d")
-    made = VariantRecord(
+    variant = VariantRecord(
         f"{unroll}{version}", "k", f"unroll={unroll}", "t", {"unroll": unroll}, {"m": 64}, "sm_90", status, "",
         10**9, 1, build=build, compiler=f"nvrtc {version}",
     )  # fmt: skip
-    return made if status.failed else replace(made, measurement=timed)
+    return variant if status.failed else replace(variant, measurement=timed)
 
 
 def changes(a, b, **options):
-    found = compare((RUN, a), (RUN, b), **options)
-    return {change.label: change for change in found.changes}, found
+    comparison = compare((RUN, a), (RUN, b), **options)
+    return {change.label: change for change in comparison.changes}, comparison
 
 
 def test_faster_slower_same_and_ambiguous():
     a = [record(1, 2.0), record(2, 2.0), record(4, 2.0), record(8, 2.0, scatter=0.1)]
     b = [record(1, 1.8), record(2, 2.3, registers=70), record(4, 2.001), record(8, 2.0, scatter=0.1)]
     b[3] = replace(b[3], measurement=replace(b[3].measurement, samples=samples(2.05, scatter=0.1, seed=77)))
-    found, whole = changes(a, b)
-    assert {label: change.verdict for label, change in found.items()} == {
+    by_label, whole = changes(a, b)
+    assert {label: change.verdict for label, change in by_label.items()} == {
         "unroll=1": Verdict.FASTER,
         "unroll=2": Verdict.SLOWER,
         "unroll=4": Verdict.SAME,
         "unroll=8": Verdict.AMBIGUOUS,
     }
-    slower = found["unroll=2"]
+    slower = by_label["unroll=2"]
     assert slower.low < slower.ratio < slower.high < 1
     assert slower.ratio == pytest.approx(2 / 2.3, rel=0.01)
     assert (slower.n_a, slower.n_b, slower.same_code) == (15, 15, False)
     assert slower.figures["registers"] == (64, 70)
-    assert found["unroll=1"].same_code is True
+    assert by_label["unroll=1"].same_code is True
     assert slower.regressed(0.05)
     assert not slower.regressed(0.2)
     assert whole.counts[Verdict.SAME] == 1
@@ -88,35 +88,35 @@ def test_relative_cancels_what_the_session_did_to_both():
     a = [record(1, 2.0, baseline=1.0)]
     b = [record(1, 2.2, baseline=1.1)]
     assert changes(a, b)[0]["unroll=1"].verdict is Verdict.SLOWER
-    found, whole = changes(a, b, relative=True)
-    assert found["unroll=1"].verdict is Verdict.SAME
+    by_label, whole = changes(a, b, relative=True)
+    assert by_label["unroll=1"].verdict is Verdict.SAME
     assert whole.baseline == pytest.approx(1 / 1.1, rel=0.01)
     assert changes([record(1, 2.0)], b, relative=True)[0]["unroll=1"].verdict is Verdict.NOT_COMPARED
 
 
 def test_what_broke_is_a_regression_at_any_threshold():
-    found, _ = changes([record(1, 2.0)], [record(1, 2.0, status=Status.WRONG)])
-    assert found["unroll=1"].verdict is Verdict.BROKEN
-    assert found["unroll=1"].regressed(0.9)
-    found, _ = changes([record(1, 2.0, status=Status.NOT_EXECUTED)], [record(1, 2.0)])
-    assert found["unroll=1"].verdict is Verdict.MENDED
+    by_label, _ = changes([record(1, 2.0)], [record(1, 2.0, status=Status.WRONG)])
+    assert by_label["unroll=1"].verdict is Verdict.BROKEN
+    assert by_label["unroll=1"].regressed(0.9)
+    by_label, _ = changes([record(1, 2.0, status=Status.NOT_EXECUTED)], [record(1, 2.0)])
+    assert by_label["unroll=1"].verdict is Verdict.MENDED
 
 
 def test_a_variant_that_became_suspect_is_broken_and_one_verified_in_part_is_timed():
-    found, _ = changes([record(1, 2.0)], [record(1, 1.0, status=Status.SUSPECT)])
-    assert (found["unroll=1"].verdict, found["unroll=1"].ratio) == (Verdict.BROKEN, None)
-    assert found["unroll=1"].unlike["status"] == (Status.VERIFIED, Status.SUSPECT)
-    found, _ = changes([record(1, 2.0)], [record(1, 1.0, status=Status.PARTIAL)])
-    assert found["unroll=1"].verdict is Verdict.FASTER
+    by_label, _ = changes([record(1, 2.0)], [record(1, 1.0, status=Status.SUSPECT)])
+    assert (by_label["unroll=1"].verdict, by_label["unroll=1"].ratio) == (Verdict.BROKEN, None)
+    assert by_label["unroll=1"].unlike["status"] == (Status.VERIFIED, Status.SUSPECT)
+    by_label, _ = changes([record(1, 2.0)], [record(1, 1.0, status=Status.PARTIAL)])
+    assert by_label["unroll=1"].verdict is Verdict.FASTER
 
 
 def test_runs_of_two_compilers_match_and_a_run_of_both_keeps_them_apart():
-    one, other = [record(1, 2.0)], [record(1, 2.0, version="12.9")]
-    assert len(changes(one, other)[0]) == 1
-    both = one + other
-    _, found = changes(both, other)
-    assert [(c.variant_a, c.variant_b) for c in found.changes] == [("112.9", "112.9")]
-    assert found.only_a == ("113.5 k unroll=1",)
+    newer, other = [record(1, 2.0)], [record(1, 2.0, version="12.9")]
+    assert len(changes(newer, other)[0]) == 1
+    both = newer + other
+    _, comparison = changes(both, other)
+    assert [(c.variant_a, c.variant_b) for c in comparison.changes] == [("112.9", "112.9")]
+    assert comparison.only_a == ("113.5 k unroll=1",)
 
 
 def test_runs_without_a_common_variant_are_refused():
@@ -145,10 +145,10 @@ def test_the_command_says_what_changed_and_fails_on_a_regression(runs):
 
 def test_the_command_prints_json(runs):
     done = CliRunner().invoke(app, ["compare", *runs, "--json"])
-    found = json.loads(done.stdout)
-    assert found["regressions"] == ["213.5"]
-    assert found["counts"] == {"slower": 1, "same": 1}
-    assert [change["regression"] for change in found["changes"]] == [False, True]
+    report = json.loads(done.stdout)
+    assert report["regressions"] == ["213.5"]
+    assert report["counts"] == {"slower": 1, "same": 1}
+    assert [change["regression"] for change in report["changes"]] == [False, True]
 
 
 def test_samples_that_do_not_count_are_in_neither_the_ratio_nor_its_interval():
@@ -182,8 +182,8 @@ def test_where_one_verdict_ends_and_the_next_begins(low, high, expected):
 
 
 def test_a_change_of_exactly_the_threshold_is_no_regression():
-    found, _ = changes([record(1, 1.0, scatter=0)], [record(1, 2.0, scatter=0)])
-    change = found["unroll=1"]
+    by_label, _ = changes([record(1, 1.0, scatter=0)], [record(1, 2.0, scatter=0)])
+    change = by_label["unroll=1"]
     assert change.ratio == 0.5
     assert not change.regressed(0.5)
     assert change.regressed(0.49)
@@ -204,16 +204,16 @@ def test_the_command_compares_runs_in_folders_that_cannot_be_written(open_folder
 
 
 def test_estimates_are_compared_where_neither_run_measured():
-    made = [replace(record(1, 2.0), measurement=None, estimate=Estimate(tflops, 1.0, {})) for tflops in (4.0, 3.0)]
-    found, _ = changes(made[:1], made[1:])
-    change = found["unroll=1"]
+    estimated = [replace(record(1, 2.0), measurement=None, estimate=Estimate(tflops, 1.0, {})) for tflops in (4.0, 3.0)]
+    by_label, _ = changes(estimated[:1], estimated[1:])
+    change = by_label["unroll=1"]
     assert (change.ratio, change.low, change.high, change.kind) == (0.75, 0.75, 0.75, Kind.PREDICTED)
     assert (change.verdict, change.n_a, change.n_b) == (Verdict.SLOWER, 0, 0)
     timed = replace(record(1, 2.0), estimate=Estimate(3.0, 1.0, {}))
-    for sides in (([made[0]], [timed]), ([timed], [made[0]])):
+    for sides in (([estimated[0]], [timed]), ([timed], [estimated[0]])):
         change = changes(*sides)[0]["unroll=1"]
         assert (change.ratio, change.kind, change.verdict) == (None, None, Verdict.NOT_COMPARED)
-    failed = replace(made[0], status=Status.NOT_EXECUTED)
+    failed = replace(estimated[0], status=Status.NOT_EXECUTED)
     assert changes([failed], [failed])[0]["unroll=1"].ratio is None
 
 
@@ -221,11 +221,11 @@ def test_what_differs_is_named_with_both_texts():
     def mix(**by_class):
         return KernelMix("sass", "k", Counts(9, by_class, {}, 0, 0), (), None)
 
-    one = replace(record(1, 2.0), sass=mix(fma=4, move=1), parameters={"unroll": 1, "a": True})
+    first = replace(record(1, 2.0), sass=mix(fma=4, move=1), parameters={"unroll": 1, "a": True})
     other = replace(
         record(1, 2.0), sass=mix(fma=5, special=2), parameters={"unroll": 1, "b": 0.5}, compiler="x", problem={"m": 65}
     )
-    assert dict(_unlike(one, other)) == {
+    assert dict(_unlike(first, other)) == {
         "a": ("true", ""),
         "b": ("", "0.5"),
         "problem.m": ("64", "65"),
@@ -234,4 +234,4 @@ def test_what_differs_is_named_with_both_texts():
         "hot-loop move": ("1", "0"),
         "hot-loop special": ("0", "2"),
     }
-    assert dict(_unlike(one, replace(one, sass=None))) == {}
+    assert dict(_unlike(first, replace(first, sass=None))) == {}

@@ -49,26 +49,26 @@ def ran(variant: str, card: str) -> Ran:
 
 def controls(variants: int, known: Any = (), cards_there: int = 0) -> tuple[Controls, Ordered]:
     cards = Ordered(cards_there)
-    made = Controls(cast("Cards", cards), QUIET, NAMES, known)
+    card_controls = Controls(cast("Cards", cards), QUIET, NAMES, known)
     planned = [SimpleNamespace(problem=SimpleNamespace(values={"m": 1}))] * variants
-    made.plan(cast("Any", planned))
-    return made, cards
+    card_controls.plan(cast("Any", planned))
+    return card_controls, cards
 
 
-def measure(made: Controls, place: int, card: str) -> None:
-    made.begin(GROUP, card)
-    made.learn(GROUP, replace(job(), variant=f"{place:x}"), ran(f"{place:x}", card))
+def measure(card_controls: Controls, place: int, card: str) -> None:
+    card_controls.begin(GROUP, card)
+    card_controls.learn(GROUP, replace(job(), variant=f"{place:x}"), ran(f"{place:x}", card))
 
 
 def test_the_first_variant_is_timed_on_every_card_that_works_on_the_problem():
-    made, cards = controls(4)
-    made.begin(GROUP, "GPU-a")
-    made.begin(GROUP, "GPU-b")  # both got a variant before any was measured
-    measure(made, 1, "GPU-a")
-    measure(made, 2, "GPU-b")
+    card_controls, cards = controls(4)
+    card_controls.begin(GROUP, "GPU-a")
+    card_controls.begin(GROUP, "GPU-b")  # both got a variant before any was measured
+    measure(card_controls, 1, "GPU-a")
+    measure(card_controls, 2, "GPU-b")
     assert cards.asked == [("1", "GPU-b")]
     cards.answer()
-    a, b = made.standing()
+    a, b = card_controls.standing()
     assert (a.label, a.variants, a.control, a.differs) == ("GPU 0", 1, 1.0, "")
     assert (b.label, b.variants, round(b.control or 0, 3)) == ("GPU 1", 1, 1.1)
     (note,) = notes_on((a, b))
@@ -77,49 +77,49 @@ def test_the_first_variant_is_timed_on_every_card_that_works_on_the_problem():
 
 
 def test_a_card_that_comes_later_times_the_control_first_and_a_card_alone_times_none():
-    made, cards = controls(40)
+    card_controls, cards = controls(40)
     for place in range(20):
-        measure(made, place, "GPU-a")
+        measure(card_controls, place, "GPU-a")
     assert cards.asked == []
-    made.begin(GROUP, "GPU-b")
+    card_controls.begin(GROUP, "GPU-b")
     assert cards.asked == [("10", "GPU-b")]  # the latest: 16 in hexadecimal
 
 
 def test_all_cards_are_compared_on_the_first_problem_even_where_one_does_it_alone():
-    made, cards = controls(4, cards_there=2)
-    measure(made, 1, "GPU-a")
+    card_controls, cards = controls(4, cards_there=2)
+    measure(card_controls, 1, "GPU-a")
     assert cards.asked == [("1", "GPU-b")]
 
 
 def test_controls_are_evenly_spread_and_few():
-    made, cards = controls(400)
-    made.begin(GROUP, "GPU-b")
+    card_controls, cards = controls(400)
+    card_controls.begin(GROUP, "GPU-b")
     for place in range(400):
-        measure(made, place, "GPU-a")
+        measure(card_controls, place, "GPU-a")
     assert cards.asked == [(f"{place:x}", "GPU-b") for place in range(0, 400, 80)]
     assert len(cards.asked) == MOST
-    made, cards = controls(APART * 2)
-    made.begin(GROUP, "GPU-b")
+    card_controls, cards = controls(APART * 2)
+    card_controls.begin(GROUP, "GPU-b")
     for place in range(APART * 2):
-        measure(made, place, "GPU-a")
+        measure(card_controls, place, "GPU-a")
     assert [variant for variant, _ in cards.asked] == ["0", f"{APART:x}"]
 
 
 def test_an_interrupted_runs_timings_count():
-    made, cards = controls(4)
-    made.begin(GROUP, "GPU-b")
-    measure(made, 1, "GPU-a")
+    card_controls, cards = controls(4)
+    card_controls.begin(GROUP, "GPU-b")
+    measure(card_controls, 1, "GPU-a")
     cards.answer()
-    again, _ = controls(4, [ControlTiming(**one) for one in made.noted()])
-    assert [card.control for card in again.standing()] == [card.control for card in made.standing()]
+    again, _ = controls(4, [ControlTiming(**one) for one in card_controls.noted()])
+    assert [card.control for card in again.standing()] == [card.control for card in card_controls.standing()]
 
 
 def test_a_control_that_failed_says_nothing_and_cards_that_are_alike_are_not_noted():
-    made, cards = controls(4)
-    made.begin(GROUP, "GPU-b")
-    measure(made, 1, "GPU-a")
+    card_controls, cards = controls(4)
+    card_controls.begin(GROUP, "GPU-b")
+    measure(card_controls, 1, "GPU-a")
     (_, _, future) = cards.orders[0]
     future.set_result(replace(ran("1", "GPU-b"), result=replace(ran("1", "GPU-b").result, measurement=None)))
-    made.finish()
-    assert [card.control for card in made.standing()] == [None, None]
+    card_controls.finish()
+    assert [card.control for card in card_controls.standing()] == [None, None]
     assert notes_on((CardRecord("GPU-a", "GPU 0", "", 1),)) == ()

@@ -75,14 +75,14 @@ def test_of_many_problems_evenly_spread_ones_with_all_of_their_kernels():
 )
 def test_never_more_than_asked_for_and_always_the_first_winner_there_is_room_for(made, most, top, strays):
     records = [record(n, kernel, ms, number=i, estimate=e) for i, (n, kernel, ms, e) in enumerate(made)]
-    found = chosen(records, rules(at_most=most, top=top, strays=strays))
-    assert len(found) <= most
-    assert len(set(found)) == len(found)
+    picked = chosen(records, rules(at_most=most, top=top, strays=strays))
+    assert len(picked) <= most
+    assert len(set(picked)) == len(picked)
     order = [one.variant for one in records]
-    assert list(found) == sorted(found, key=order.index)
+    assert list(picked) == sorted(picked, key=order.index)
     if records and top and most > strays:
         first = [one for one in records if one.problem == records[0].problem]
-        assert max(first, key=lambda one: one.throughput).variant in found
+        assert max(first, key=lambda one: one.throughput).variant in picked
 
 
 @pytest.mark.parametrize("wrong", [{"top": -1}, {"at_most": 0}, {"seconds": 0}, {"best": 1}])

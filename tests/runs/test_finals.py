@@ -39,20 +39,20 @@ def turn(ms, baseline=2.0, batch=1, unused=()):
 
 def test_turns_of_a_final_become_one_measurement_with_the_sweeps_beside_it():
     first = replace(measurement_of(result(4.4)), card="GPU-b", doubt="slow")
-    made = in_turns(first, [turn(4.0, unused=(1,)), turn(4.1), turn(4.2)], "GPU-a", 3)
-    assert made.samples.ms == (4.0,) * 3 + (4.1,) * 3 + (4.2,) * 3
-    assert made.samples.unused == made.baseline.unused == (1,)
-    assert made.baseline.ms == (2.0,) * 9
-    assert (made.card, made.doubt) == ("GPU-a", "")
-    assert made.sweep == EarlierTiming("GPU-b", first.samples, first.baseline)
-    assert made.notes == (
-        "timed again on one card, in turns with 2 others, in 3 rounds: median 4.1 ms; the sweep's was 4.4 ms",
+    measurement = in_turns(first, [turn(4.0, unused=(1,)), turn(4.1), turn(4.2)], "GPU-a", 3)
+    assert measurement.samples.ms == (4.0,) * 3 + (4.1,) * 3 + (4.2,) * 3
+    assert measurement.samples.unused == measurement.baseline.unused == (1,)
+    assert measurement.baseline.ms == (2.0,) * 9
+    assert (measurement.card, measurement.doubt) == ("GPU-a", "")
+    assert measurement.sweep == EarlierTiming("GPU-b", first.samples, first.baseline)
+    assert measurement.notes == (
+        "timed again on one card, interleaved with 2 others, in 3 rounds: median 4.1 ms; the sweep's was 4.4 ms",
     )
-    again = in_turns(made, [turn(4.0)] * 3, "GPU-a", 2)  # a challenge
-    assert again.sweep == made.sweep
+    again = in_turns(measurement, [turn(4.0)] * 3, "GPU-a", 2)  # a challenge
+    assert again.sweep == measurement.sweep
     assert again.samples.median == 4.0
 
 
 def test_a_baseline_that_a_turn_lacks_is_left_out_and_ratios_stay_those_of_one_card():
-    made = in_turns(measurement_of(result(4.0)), [turn(4.0), replace(turn(4.0), baseline=None)], "GPU-a", 1)
-    assert (made.baseline, made.baseline_name, made.ratio_to_baseline) == (None, None, None)
+    measurement = in_turns(measurement_of(result(4.0)), [turn(4.0), replace(turn(4.0), baseline=None)], "GPU-a", 1)
+    assert (measurement.baseline, measurement.baseline_name, measurement.ratio_to_baseline) == (None, None, None)

@@ -1,4 +1,4 @@
-"""What follows for one variant, decided from frozen values alone."""
+"""Next steps for one variant, decided from frozen values alone."""
 
 from __future__ import annotations
 

@@ -29,38 +29,38 @@ def outcome(store, records=None):
 def test_a_row_for_each_variant_and_the_columns_of_the_csv(measured):
     render(measured)
     measured.close()
-    found = read_frame(measured.folder)
+    table = read_frame(measured.folder)
     rows = list(csv.DictReader((measured.folder / "records.csv").open()))
-    assert list(found.columns) == list(rows[0])
-    assert len(found) == len(rows) == 24
+    assert list(table.columns) == list(rows[0])
+    assert len(table) == len(rows) == 24
     for name in ("variant", "kernel", "status"):
-        assert list(found[name]) == [row[name] for row in rows]
-    assert np.allclose(found["measured_tflops"], [float(row["measured_tflops"]) for row in rows])
+        assert list(table[name]) == [row[name] for row in rows]
+    assert np.allclose(table["measured_tflops"], [float(row["measured_tflops"]) for row in rows])
 
 
 def test_dtypes_are_those_of_the_figures(measured):
-    found = frame(measured.run(), measured.records())
-    dtypes = {name: str(found[name].dtype) for name in ("variant", "p.unroll", "p.double_buffer", "measured_tflops")}
+    table = frame(measured.run(), measured.records())
+    dtypes = {name: str(table[name].dtype) for name in ("variant", "p.unroll", "p.double_buffer", "measured_tflops")}
     assert dtypes == {
         "variant": "string",
         "p.unroll": "Int64",
         "p.double_buffer": "boolean",
         "measured_tflops": "float64",
     }
-    best = found.sort_values("measured_tflops").iloc[-1]
+    best = table.sort_values("measured_tflops").iloc[-1]
     assert best["p.double_buffer"]
-    assert found.groupby("p.unroll")["measured_tflops"].mean().is_monotonic_increasing
+    assert table.groupby("p.unroll")["measured_tflops"].mean().is_monotonic_increasing
 
 
 def test_an_empty_cell_is_missing_and_an_empty_column_keeps_its_kind(make):
     store = make("no_gpu")
     first, *others = store.records()
-    found = frame(store.run(), [replace(first, build=None, sass=None), *others])
-    assert str(found["measured_tflops"].dtype) == "float64"
-    assert found["measured_tflops"].isna().all()
-    registers = found["registers"]
+    table = frame(store.run(), [replace(first, build=None, sass=None), *others])
+    assert str(table["measured_tflops"].dtype) == "float64"
+    assert table["measured_tflops"].isna().all()
+    registers = table["registers"]
     assert (str(registers.dtype), registers.isna().tolist()[:2]) == ("Int64", [True, False])
-    assert found["reason"].isna().all()
+    assert table["reason"].isna().all()
 
 
 def test_a_parameter_of_several_types_is_not_converted(make):
@@ -73,10 +73,10 @@ def test_a_parameter_of_several_types_is_not_converted(make):
 
 def test_a_run_without_records_has_columns_and_no_rows(make):
     store = make("sweep")
-    found = frame(store.run(), [])
-    assert isinstance(found, pd.DataFrame)
-    assert len(found) == 0
-    assert "variant" in found
+    table = frame(store.run(), [])
+    assert isinstance(table, pd.DataFrame)
+    assert len(table) == 0
+    assert "variant" in table
 
 
 def test_the_best_variant_is_the_fastest_that_did_not_fail(measured):
@@ -104,16 +104,16 @@ def test_a_variant_has_its_texts(make):
     store = make("sweep")
     done = ExperimentRun(outcome(store))
     first = done.records[0]
-    found = done.variant(first.variant[:8])
-    assert (found.id, found.record, found.parameters) == (first.variant, first, first.parameters)
-    assert found.time_ms == first.measurement.samples.median
+    variant = done.variant(first.variant[:8])
+    assert (variant.id, variant.record, variant.parameters) == (first.variant, first, first.parameters)
+    assert variant.time_ms == first.measurement.samples.median
     assert [one.id for one in done.variants] == [one.variant for one in done.records]
-    assert first.variant in repr(found)
+    assert first.variant in repr(variant)
     store.write_files(first.variant, {"kernel.ptx": "// p", "kernel.sass": "// s", "kernel.cu": "// c"})
-    assert (found.ptx, found.sass, found.source) == ("// p", "// s", "// c")
-    assert isinstance(found.log, str)
+    assert (variant.ptx, variant.sass, variant.source) == ("// p", "// s", "// c")
+    assert isinstance(variant.log, str)
     with pytest.raises(StoreError):
-        found._text("nothing.txt")
+        variant._text("nothing.txt")
 
 
 def test_an_unknown_variant_names_those_that_there_are(measured):

@@ -178,8 +178,8 @@ def test_a_rule_follows_the_architecture_that_is_built_for(experiment, tmp_path,
     rule = "constraints: [depth == (4 if block_shared_bytes > 200000 else 2)]"
     experiment.write_text(EXPERIMENT.replace("[1, 2, 4, 8]}", f"[1, 2, 4, 8]}}, {rule}"))
     for arch, depth in (("sm_90", 4), ("sm_80", 2)):
-        asked = _read(experiment, RunOptions(output=tmp_path / arch, archs=(arch,)), no_gpu)
-        assert [point.parameters["depth"] for point in asked.planned.points] == [depth]
+        planned_run = _read(experiment, RunOptions(output=tmp_path / arch, archs=(arch,)), no_gpu)
+        assert [point.parameters["depth"] for point in planned_run.planned.points] == [depth]
 
 
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):
@@ -285,22 +285,22 @@ def test_with_a_gpu_the_winner_is_measured_again(experiment, tmp_path, played):
 @pytest.fixture
 def counters(played):
     """Services with a profiler that is played, and the variants that it was asked for."""
-    asked = []
+    profiled = []
 
     class Closing(PlayedSession):
         def close(self):
-            asked.append("closed")
+            profiled.append("closed")
 
     def profiles(orders, *, seconds):
         assert seconds == 300.0
         for order in orders:
-            asked.append(order.job.variant)
+            profiled.append(order.job.variant)
             assert order.cache == "cold"
             assert order.job.cubin
             made = Profile("Nsight Compute", order.cache, (LaunchCounters("k", dram_read_bytes=1.0),))
             yield Counted({order.job.variant: made}, ("one metric is not known",))
 
-    return SimpleNamespace(asked=asked, services=with_a_gpu(Closing, read_counters=profiles))
+    return SimpleNamespace(asked=profiled, services=with_a_gpu(Closing, read_counters=profiles))
 
 
 def test_counters_of_the_winner_are_read_when_the_experiment_says_so(experiment, tmp_path, counters):
@@ -383,8 +383,8 @@ def test_a_sequence_with_a_main_launch_is_read_by_that_one(tmp_path, no_gpu):
         f"question: Does it?\noperator: gemm\nproblem: {{m: 4096, n: 4096, k: 64}}\nemulate: {{m: 128, n: 128}}\n"
         f"kernels:\n  - {{template: gemm/sgemm.cu.j2, parameters: {parameters}}}\narchs: [sm_90]\n"
     )
-    found = run(tmp_path / "packed.yaml", RunOptions(output=tmp_path / "out"), Watcher(), no_gpu).records
-    alone, packed = sorted(found, key=lambda record: len(record.steps))
+    records = run(tmp_path / "packed.yaml", RunOptions(output=tmp_path / "out"), Watcher(), no_gpu).records
+    alone, packed = sorted(records, key=lambda record: len(record.steps))
     assert [step.entry for step in packed.steps] == ["pack_a", "pack_b", "sgemm"]
     assert (packed.ptx.name, packed.sass.name, packed.launch.grid) == ("sgemm", "sgemm", (4096, 1, 1))
     assert packed.ptx.hot_loop.counts.fma == alone.ptx.hot_loop.counts.fma
@@ -581,25 +581,25 @@ def test_a_suspect_variant_has_one_word_with_and_without_a_gpu_and_is_never_best
 ):
     text = EMULATED.replace("m: 64", "m: [64, 60]").replace("[true, false]", "[true]")
     emulated.write_text(f"{text}baselines: [cublas]\n")
-    executed, found = flow.emulation_outcome, Suspicion(Condition.ORDER, "C[3] depends on which block comes first")
+    executed, suspicion = flow.emulation_outcome, Suspicion(Condition.ORDER, "C[3] depends on which block comes first")
 
     def outcome_of(variant, task, done):
         record, pace = executed(variant, task, done)
         suspect = variant.planned.point.problem.values["m"] == 64
-        return replace(record, suspicions=(found,) if suspect else ()), pace
+        return replace(record, suspicions=(suspicion,) if suspect else ()), pace
 
     monkeypatch.setattr(flow, "emulation_outcome", outcome_of)
     options = RunOptions(output=tmp_path / "out", jobs=1)
     outcome = run(emulated, options, Watcher(), request.getfixturevalue(services))
     suspect, sound = outcome.records
-    assert (suspect.status, suspect.reason) == (Status.SUSPECT, found.summary)
+    assert (suspect.status, suspect.reason) == (Status.SUSPECT, suspicion.summary)
     assert suspect.measurement is None
     assert sound.status is Status.VERIFIED
     assert outcome.failed
     assert ranked(outcome.records, response_of(outcome.records)) == (sound,)
     rows = list(csv.DictReader((tmp_path / "out" / "records.csv").open()))
     assert [row["status"] for row in rows] == [Status.SUSPECT, Status.VERIFIED]
-    assert [row["reason"] for row in rows] == [found.summary, ""]
+    assert [row["reason"] for row in rows] == [suspicion.summary, ""]
     assert [row["suspicions"] for row in rows] == ["1", "0"]
 
 

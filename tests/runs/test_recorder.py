@@ -1,4 +1,4 @@
-"""Where the results of a run go."""
+"""Recording of a run's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the variants of a run show together."""
+"""Remarks about the variants of a run as a whole."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def notes(*records):
 def test_a_parameter_that_no_variant_depends_on_is_named(variant):
     code = {1: "one", 2: "two"}
     (note,) = notes(*(variant(code[pad], pad=pad, unroll=unroll) for pad in code for unroll in (1, 2, 4)))
-    assert note.startswith("The parameter unroll changes nothing: variants that differ in it alone (2 sets of them)")
+    assert note.startswith("The parameter unroll has no effect: variants that differ only in it (2 sets of them)")
 
 
 def test_one_set_that_differs_is_enough(variant):

@@ -61,8 +61,8 @@ def pair(*times):
 
 
 def test_the_difference_of_every_figure_that_ranks():
-    found = repeated(*pair((2.0, 1.0), (4.0, 4.0), (8.0, 8.0), (16.0, 20.0)))
-    throughput, ratio = found.figures
+    comparison = repeated(*pair((2.0, 1.0), (4.0, 4.0), (8.0, 8.0), (16.0, 20.0)))
+    throughput, ratio = comparison.figures
     assert (throughput.name, throughput.kind, throughput.variants) == ("throughput", Kind.MEASURED, 4)
     assert throughput.largest == pytest.approx(1.0, abs=0.01)
     assert throughput.worst == "v0"
@@ -71,19 +71,19 @@ def test_the_difference_of_every_figure_that_ranks():
     assert throughput.shift == pytest.approx(0.0, abs=0.001)
     assert ratio.name == "ratio to the baseline"
     assert ratio.largest == pytest.approx(throughput.largest)
-    assert found.differences["v3"] == pytest.approx(16 / 20 - 1, abs=0.001)
-    assert found.rank_correlation == pytest.approx(1.0)
-    assert (found.winners, found.same_winners, found.outside) == (1, 1, 2)
-    assert (found.same_code, found.same_status, found.variants, found.started) == (4, 4, 4, "2027")
+    assert comparison.differences["v3"] == pytest.approx(16 / 20 - 1, abs=0.001)
+    assert comparison.rank_correlation == pytest.approx(1.0)
+    assert (comparison.winners, comparison.same_winners, comparison.outside) == (1, 1, 2)
+    assert (comparison.same_code, comparison.same_status, comparison.variants, comparison.started) == (4, 4, 4, "2027")
 
 
 def test_another_winner_and_a_variant_that_failed_the_second_time():
     first, second = pair((2.0, 3.0), (2.5, 2.5), (4.0, 4.0))
     second[1][2] = record(2, 4.0, status=Status.NOT_EXECUTED)
-    found = repeated(first, second)
-    assert (found.winners, found.same_winners, found.rank_correlation) == (1, 0, None)
-    assert found.same_status == 2
-    assert found.differences.keys() == {"v0", "v1"}
+    comparison = repeated(first, second)
+    assert (comparison.winners, comparison.same_winners, comparison.rank_correlation) == (1, 0, None)
+    assert comparison.same_status == 2
+    assert comparison.differences.keys() == {"v0", "v1"}
 
 
 def test_runs_without_a_common_variant_cannot_be_compared():
@@ -103,16 +103,16 @@ def test_in_two_processes_without_a_gpu(experiment, tmp_path):
     options = RunOptions(output=tmp_path / "out", jobs=1, measure=False)
     outcome = run_twice(experiment, options, run_progress)
     with Store(outcome.folder) as first, Store(outcome.folder / FOLDER) as second:
-        found = first.repeat()
+        comparison = first.repeat()
         assert first.noted("state")["finished"]
         assert second.noted("state")["finished"]
         one, other = first.records(), second.records()
     assert [r.variant for r in one] == [r.variant for r in other]
     assert all(record.build.cached for record in other)
-    assert found.not_measured == "Nothing was measured: --no-gpu was given."
-    assert found.variants == found.same_code == found.same_status == 3
-    assert {figure.kind for figure in found.figures} == {Kind.PREDICTED}
-    assert all(figure.equal == figure.variants == 3 for figure in found.figures)
+    assert comparison.not_measured == "Nothing was measured: --no-gpu was given."
+    assert comparison.variants == comparison.same_code == comparison.same_status == 3
+    assert {figure.kind for figure in comparison.figures} == {Kind.PREDICTED}
+    assert all(figure.equal == figure.variants == 3 for figure in comparison.figures)
     page = (outcome.folder / "index.html").read_text(encoding="utf-8")
     assert "is the same for all 3 variants. No times were compared" in page
     assert 'href="repeat/index.html"' in page

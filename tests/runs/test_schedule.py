@@ -20,16 +20,16 @@ def task(key, function=square, *args):
 
 
 def test_one_piece_of_work_follows_another_until_nothing_is_left():
-    lane, seen = TaskLane(InProcess(), remember=False), []
+    lane, results = TaskLane(InProcess(), remember=False), []
 
     def follow(future):
-        seen.append(future.result())
-        if seen[-1] < 100:
-            lane.submit(task(seen[-1]), follow)
+        results.append(future.result())
+        if results[-1] < 100:
+            lane.submit(task(results[-1]), follow)
 
     lane.submit(task(2), follow)
     run_lanes([lane])
-    assert seen == [4, 16, 256]
+    assert results == [4, 16, 256]
 
 
 def test_nothing_to_do_ends_at_once():
@@ -38,38 +38,38 @@ def test_nothing_to_do_ends_at_once():
 
 @pytest.mark.parametrize(("remember", "runs", "answers"), [(True, 1, 3), (False, 2, 2)])
 def test_equal_tasks_under_way_run_once_and_later_ones_only_where_they_are_remembered(remember, runs, answers):
-    executor, seen = Later(), []
+    executor, results = Later(), []
     lane = TaskLane(executor, remember=remember)
     for _ in range(2):
-        lane.submit(task("same"), lambda future: seen.append(future.result()))
+        lane.submit(task("same"), lambda future: results.append(future.result()))
     executor.futures[0].set_result("answer")
     lane.ended(*lane.finished(set(executor.futures)))
-    assert seen == ["answer", "answer"]
-    lane.submit(task("same"), lambda future: seen.append(future.result()))
+    assert results == ["answer", "answer"]
+    lane.submit(task("same"), lambda future: results.append(future.result()))
     assert len(executor.submitted) == runs
-    assert len(seen) == answers
+    assert len(results) == answers
 
 
 def test_a_task_whose_worker_was_killed_runs_once_more_and_no_more():
-    executor, seen = Later(), []
+    executor, errors = Later(), []
     lane = TaskLane(executor, remember=False)
-    lane.submit(task("fated"), lambda future: seen.append(str(future.exception())))
+    lane.submit(task("fated"), lambda future: errors.append(str(future.exception())))
     for attempt in range(2):
-        assert not seen
+        assert not errors
         executor.futures[attempt].set_exception(WorkerLostError(f"killed {attempt}", killed=True))
         lane.ended(*lane.finished(set(executor.futures)))
-    assert seen == ["killed 1"]
+    assert errors == ["killed 1"]
     assert len(executor.submitted) == 2
 
 
 @pytest.mark.parametrize("error", [WorkerLostError("segmentation fault", killed=False), TimeoutError(), MemoryError()])
 def test_a_task_that_fails_by_itself_does_not_run_again(error):
-    executor, seen = Later(), []
+    executor, errors = Later(), []
     lane = TaskLane(executor, remember=False)
-    lane.submit(task("bad"), lambda future: seen.append(future.exception()))
+    lane.submit(task("bad"), lambda future: errors.append(future.exception()))
     executor.futures[0].set_exception(error)
     run_lanes([lane])
-    assert seen == [error]
+    assert errors == [error]
     assert len(executor.submitted) == 1
 
 
@@ -143,9 +143,9 @@ def test_which_place_was_quicker_changes_neither_the_order_of_results_nor_what_t
         line = Line(places=("one", "two"), ahead=1)
         for item in "abcd":
             line.put(item)
-        known: list[tuple[str, tuple[str, ...]]] = []
+        handed_over: list[tuple[str, tuple[str, ...]]] = []
         monkeypatch.setattr(
-            line.lane, "_then", lambda item, _, into=known, of=line: into.append((item, (*of.started,)))
+            line.lane, "_then", lambda item, _, into=handed_over, of=line: into.append((item, (*of.started,)))
         )
         while line.lane.running:
             futures = list(line.lane.running)
@@ -154,7 +154,7 @@ def test_which_place_was_quicker_changes_neither_the_order_of_results_nor_what_t
                     futures[place].set_result(None)
             for future in line.lane.finished(()):
                 line.lane.ended(future)
-        assert known == [("a", ("a", "b")), ("b", ("a", "b", "c")), ("c", tuple("abcd")), ("d", tuple("abcd"))]
+        assert handed_over == [("a", ("a", "b")), ("b", ("a", "b", "c")), ("c", tuple("abcd")), ("d", tuple("abcd"))]
 
 
 def test_without_an_order_a_result_is_taken_back_when_it_is_there():
@@ -333,10 +333,10 @@ def test_a_result_that_waits_for_an_earlier_one_does_not_keep_the_loop_busy():
 
 def test_what_is_remembered_is_not_kept_in_memory():
     executor = InProcess()
-    lane, seen = TaskLane(executor, remember=True), []
+    lane, results = TaskLane(executor, remember=True), []
     for _ in range(2):
-        lane.submit(task("long", str.upper, "text " * 1000), lambda future: seen.append(future.result()))
+        lane.submit(task("long", str.upper, "text " * 1000), lambda future: results.append(future.result()))
         run_lanes([lane])
     assert len(executor.submitted) == 1
-    assert seen[0] == seen[1]
-    assert seen[0] is not seen[1]
+    assert results[0] == results[1]
+    assert results[0] is not results[1]

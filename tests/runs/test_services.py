@@ -1,4 +1,4 @@
-"""The surroundings of a run by default, and the observer that shows nothing."""
+"""Default services of a run, and the silent observer."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ def measured(make):
 
 def test_the_best_stand_first_and_the_worst_is_shown(measured):
     run, records = measured.run(), measured.records()
-    found = shortlist(run, records)
+    listed = shortlist(run, records)
     figures = [record.throughput for record in records]
-    assert [one.figure for one in found.best] == sorted(figures, reverse=True)[:BEST]
-    assert found.best[0].ratio == 1
-    assert found.worst.figure == min(figures)
-    text = as_text(found, "out/index.html")
-    assert found.best[0].variant in text
+    assert [one.figure for one in listed.best] == sorted(figures, reverse=True)[:BEST]
+    assert listed.best[0].ratio == 1
+    assert listed.worst.figure == min(figures)
+    text = as_text(listed, "out/index.html")
+    assert listed.best[0].variant in text
     assert text.endswith("report: out/index.html")
     assert len(text.splitlines()) <= 5
 
@@ -59,18 +59,18 @@ def test_variants_that_are_tied_are_not_called_best(measured):
 def test_a_table_escapes_what_users_wrote(measured):
     run, records = measured.run(), measured.records()
     bad = "<script>alert(1)</script>&"
-    found = shortlist(replace(run, question=bad), (replace(records[0], kernel=bad), *records[1:]))
-    table = as_html(found, bad)
+    listed = shortlist(replace(run, question=bad), (replace(records[0], kernel=bad), *records[1:]))
+    table = as_html(listed, bad)
     assert "<script>" not in table
-    assert len(Cells(table).cells) == 7 * (len(found.lines) + 1) + 1
+    assert len(Cells(table).cells) == 7 * (len(listed.lines) + 1) + 1
 
 
 def test_a_suspect_variant_is_counted_by_its_verdict_and_comes_behind_the_others(measured):
     run, (first, *others) = measured.run(), measured.records()
     suspect = replace(first, status=Status.SUSPECT, reason="why")
-    found = shortlist(run, (suspect, *others))
-    assert "1 suspect" in found.heading
-    assert suspect.variant not in {one.variant for one in found.lines}
+    listed = shortlist(run, (suspect, *others))
+    assert "1 suspect" in listed.heading
+    assert suspect.variant not in {one.variant for one in listed.lines}
     bare = {"measurement": None, "prediction": None, "estimate": None, "emulation": None}
     nothing = (replace(suspect, **bare), *(replace(one, status=Status.INSPECTED, **bare) for one in others[:2]))
     assert [one.status for one in shortlist(run, nothing).best] == [Status.INSPECTED, Status.INSPECTED, Status.SUSPECT]
@@ -79,12 +79,12 @@ def test_a_suspect_variant_is_counted_by_its_verdict_and_comes_behind_the_others
 def test_a_run_in_which_everything_failed_has_a_list_without_figures(measured):
     run, records = measured.run(), measured.records()
     failed = tuple(replace(one, status=Status.COMPILE_FAILED, build=None, prediction=None) for one in records)
-    found = shortlist(run, failed)
-    assert found.worst is None
-    assert all(one.figure is None for one in found.lines)
-    assert "failed" in found.heading
-    assert "compile failed" in as_text(found, "p")
-    assert "compile failed" in as_html(found, "p")
+    listed = shortlist(run, failed)
+    assert listed.worst is None
+    assert all(one.figure is None for one in listed.lines)
+    assert "failed" in listed.heading
+    assert "compile failed" in as_text(listed, "p")
+    assert "compile failed" in as_html(listed, "p")
     assert as_text(shortlist(run, ()), "p").endswith("report: p")
 
 

@@ -1,4 +1,4 @@
-"""What can be compared, by where it is."""
+"""The sides of a comparison, by location."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_a_variant_is_named_by_the_beginning_of_its_id_and_has_its_source(places
 
 
 def test_two_variants_of_one_run_are_compared_line_by_line(places):
-    one, two = read_side(str(places[0])).records[:2]
-    found = compare_folders(f"{places[0]}#{one.variant}", f"{places[0]}#{two.variant}")
+    first, two = read_side(str(places[0])).records[:2]
+    found = compare_folders(f"{places[0]}#{first.variant}", f"{places[0]}#{two.variant}")
     (change,) = found.changes
-    assert (change.variant_a, change.variant_b) == (one.variant, two.variant)
-    assert change.ratio == pytest.approx(two.throughput / one.throughput)
-    names = [name for name in one.parameters if one.parameters[name] != two.parameters[name]]
+    assert (change.variant_a, change.variant_b) == (first.variant, two.variant)
+    assert change.ratio == pytest.approx(two.throughput / first.throughput)
+    names = [name for name in first.parameters if first.parameters[name] != two.parameters[name]]
     assert names
     assert [change.unlike[name] for name in names] == [
-        tuple(str(r.parameters[name]).lower() for r in (one, two)) for name in names
+        tuple(str(r.parameters[name]).lower() for r in (first, two)) for name in names
     ]
     assert any(name.startswith("hot-loop ") for name in change.unlike)
 

@@ -40,18 +40,18 @@ def test_a_fit_finds_the_axis_that_does_not_matter_and_predicts_better():
 
 
 def test_derivatives_agree_with_differences(monkeypatch):
-    seen = {}
+    captured = {}
 
     def keep(function, begin, **_):
-        seen["function"], seen["begin"] = function, begin
+        captured["function"], captured["begin"] = function, begin
         return type("Found", (), {"x": begin})
 
     monkeypatch.setattr(gaussian, "minimize", keep)
     lean = RNG.normal(size=30) * 0.3
     fit(Fitted(np.array([0.4, 0.7, 1.5]), 0.6, 0.05), X, Y, lean)
-    value, gradient = seen["function"](seen["begin"])
+    value, gradient = captured["function"](captured["begin"])
     assert np.isfinite(value)
-    numeric = approx_fprime(seen["begin"], lambda logs: seen["function"](logs)[0], 1e-6)
+    numeric = approx_fprime(captured["begin"], lambda logs: captured["function"](logs)[0], 1e-6)
     assert np.allclose(gradient, numeric, rtol=1e-3, atol=1e-3)
 
 

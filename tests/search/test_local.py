@@ -12,16 +12,16 @@ SPACE = SearchSpace((SearchAxis("a", tuple(range(6))), SearchAxis("b", ("x", "y"
 
 def moves(strategy, cost, most):
     """The points that a strategy asks for, with its repetitions."""
-    found: list[tuple[int, ...]] = []
+    visited: list[tuple[int, ...]] = []
     going = strategy(SPACE, random.Random(5))
     asked = next(going)
-    while len(found) < most:
-        found += asked
+    while len(visited) < most:
+        visited += asked
         try:
             asked = going.send([cost(place) for place in asked])
         except StopIteration:
             break
-    return found
+    return visited
 
 
 def test_every_point_is_taken_in_the_order_of_the_experiment():
@@ -29,22 +29,22 @@ def test_every_point_is_taken_in_the_order_of_the_experiment():
 
 
 def test_random_order_has_every_point_once():
-    found = moves(local.at_random, lambda _: 0.0, 100)
-    assert found != list(SPACE.points)
-    assert sorted(found) == sorted(SPACE.points)
+    visited = moves(local.at_random, lambda _: 0.0, 100)
+    assert visited != list(SPACE.points)
+    assert sorted(visited) == sorted(SPACE.points)
 
 
 def test_annealing_walks_from_a_point_to_one_that_differs_in_one_axis():
-    found = moves(local.annealing, lambda place: float(place[0]), 40)
-    here = found[0]
-    for there in found[1:30]:
+    visited = moves(local.annealing, lambda place: float(place[0]), 40)
+    here = visited[0]
+    for there in visited[1:30]:
         assert sum(a != b for a, b in zip(here, there, strict=True)) <= 2  # a refused step leaves it where it was
         here = there if there[0] <= here[0] else here
 
 
 def test_a_pack_does_not_stand_still():
-    found = moves(local.tabu_greywolf, lambda place: float(place[0]), 11)
-    assert len(set(found)) == 11
+    visited = moves(local.tabu_greywolf, lambda place: float(place[0]), 11)
+    assert len(set(visited)) == 11
 
 
 def test_a_space_of_one_point_ends_no_strategy_with_an_error():

@@ -1,4 +1,4 @@
-"""What a search knows of variants before they are measured."""
+"""A search's prior for variants that were not measured yet."""
 
 from __future__ import annotations
 

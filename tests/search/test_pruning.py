@@ -1,4 +1,4 @@
-"""What a search prunes and where it goes on."""
+"""Pruning and ranking of variants in a search."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ RULES = PruneModel.model_validate({"below_prediction": 0.5})
 def record(ceiling, *, spills=0, occupancy=0.5, tflops=None, m=64, status=Status.INSPECTED):
     resources = Resources(64, spills, 0, 0, 0, 400, 1)
     prediction = Prediction("H200", occupancy, 2, "registers", 66.9, (Bound("issue slots", ceiling, "x"),))
-    made = VariantRecord("v", "k", "l", "t", {}, {"m": m}, "sm_90", status, "", 10**12, 1)
-    made = replace(
-        made, build=BuildRecord("nvrtc", "1", "c", resources, "0", 0.1, cached=False, disassembler="d"),
+    variant = VariantRecord("v", "k", "l", "t", {}, {"m": m}, "sm_90", status, "", 10**12, 1)
+    variant = replace(
+        variant, build=BuildRecord("nvrtc", "1", "c", resources, "0", 0.1, cached=False, disassembler="d"),
         prediction=prediction,
     )  # fmt: skip
     if tflops is None:
-        return made
+        return variant
     samples = Samples((10**12 / tflops / 1e9,))
     return replace(
-        made, status=Status.VERIFIED, measurement=Measurement(samples, None, None, "cold", CardState(), CardState())
+        variant, status=Status.VERIFIED, measurement=Measurement(samples, None, None, "cold", CardState(), CardState())
     )
 
 
@@ -46,7 +46,7 @@ def test_a_suspect_variant_has_no_score_and_one_verified_in_part_has_its_rate():
     ("one", "why"),
     [
         (record(30), None),
-        (record(30, spills=8), Pruning(PruneRule.SPILLS, "8 bytes of spill stores and loads a thread")),
+        (record(30, spills=8), Pruning(PruneRule.SPILLS, "8 bytes of spill stores and loads per thread")),
         (record(30, occupancy=0.0), Pruning(PruneRule.OCCUPANCY, "no block fits on an SM, limited by registers")),
         (record(19), Pruning(PruneRule.PREDICTION, BELOW)),
         (record(19, m=32), None),

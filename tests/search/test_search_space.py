@@ -90,10 +90,10 @@ def test_an_empty_space_gives_nothing():
 
 
 def test_constraints_are_asked_once_a_combination():
-    asked = []
+    checked_places = []
 
     def allowed(place):
-        asked.append(place)
+        checked_places.append(place)
         return True
 
     space = SearchSpace(AXES, allowed)
@@ -101,4 +101,4 @@ def test_constraints_are_asked_once_a_combination():
         assert len(space.points) == 24
         space.draw(random.Random(0))
         space.neighbours((0, 0, 0, 0))
-    assert len(asked) == len(set(asked)) == 24
+    assert len(checked_places) == len(set(checked_places)) == 24

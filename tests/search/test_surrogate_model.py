@@ -1,4 +1,4 @@
-"""What a model expects of points that were not measured."""
+"""Predictions of a search model at unmeasured points."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_search_without_a_prior_begins_in_the_middle():
 
 
 def test_a_search_draws_points_until_one_has_a_time():
-    """Where the middle fails, the order of the space must not decide what is next: its first points may all fail."""
+    """The first points of the space may all fail, so after a failed centre the draw must not follow space order."""
     going = surrogate(SPACE, random.Random(0))
     begin = list(next(going))
     found = list(going.send([math.inf] * 4))

@@ -51,8 +51,8 @@ def play(tasks):
     ("fate", "reason"),
     [
         ("hang", "the build took longer than 300 s"),
-        ("die", "the build process ended by itself: Abnormal termination"),
-        ("memory", "the build needs more memory than its share"),
+        ("die", "the build process died: Abnormal termination"),
+        ("memory", "the build exceeded its memory limit"),
         ("package", "the build failed on this machine: a Python package is missing or damaged: No module named 'x'"),
         ("mistake", "lab itself failed on this variant: KeyError: 'of ours'"),
     ],
@@ -60,42 +60,42 @@ def play(tasks):
 def test_a_batch_that_fails_is_built_one_by_one_and_costs_one_variant(fate, reason):
     executor = InProcess()
     tasks = [task(source) for source in ("first", "fine", fate, "refused", "last")]
-    found = dict(build_each(executor, tasks, function=play))
-    assert sorted(found) == [0, 1, 2, 3, 4]
-    assert found[2].reason.startswith(reason)
-    assert (", in play" in found[2].log) == (fate == "mistake")  # where it failed
-    assert found[3] == BuildFailure("refused")
-    assert found[0] == found[1] == found[4] == made(0.01)
+    outcomes = dict(build_each(executor, tasks, function=play))
+    assert sorted(outcomes) == [0, 1, 2, 3, 4]
+    assert outcomes[2].reason.startswith(reason)
+    assert (", in play" in outcomes[2].log) == (fate == "mistake")  # where it failed
+    assert outcomes[3] == BuildFailure("refused")
+    assert outcomes[0] == outcomes[1] == outcomes[4] == made(0.01)
     batches = [([one.request.source for one in args[0]], timeout_s) for _, args, timeout_s in executor.submitted]
     assert batches[:2] == [(["first"], BUILD_TIMEOUT_S), (["fine", fate, "refused", "last"], BATCH_TIMEOUT_S)]
     assert ([fate], BUILD_TIMEOUT_S) in batches
 
 
 def test_a_build_whose_worker_was_killed_is_made_once_more():
-    executor, found = Later(), list[Built | BuildFailure]()
+    executor, outcomes = Later(), list[Built | BuildFailure]()
     queue = BuildQueue(executor)
-    queue.add(task("fine"), found.append)
+    queue.add(task("fine"), outcomes.append)
     queue.feed()
     for attempt in range(2):
-        assert found == []
+        assert outcomes == []
         executor.futures[attempt].set_exception(WorkerLostError("killed", killed=True))
         queue.ended(*queue.finished(set(executor.futures)))
-    assert found == [BuildFailure("the build process ended by itself: killed")]
+    assert outcomes == [BuildFailure("the build process died: killed")]
     assert not queue.running
 
 
 def test_equal_tasks_under_way_are_built_once():
-    executor, found = Later(), list[Built | BuildFailure]()
+    executor, outcomes = Later(), list[Built | BuildFailure]()
     queue = BuildQueue(executor)
     for source in ("same", "same", "other"):
-        queue.add(task(source), found.append)
+        queue.add(task(source), outcomes.append)
     queue.feed()
     assert [len(args[0]) for _, args, _ in executor.submitted] == [1, 1]
     for future in executor.futures:
         future.set_result([made(0.01)])
     for future in queue.finished(set(executor.futures)):
         queue.ended(future)
-    assert found == [made(0.01)] * 3
+    assert outcomes == [made(0.01)] * 3
 
 
 def test_no_batch_starts_without_room():
@@ -119,24 +119,24 @@ def test_nothing_to_build():
     assert list(build_each(InProcess(), [], function=play)) == []
 
 
-def sizes(waiting, jobs, known=()):
+def sizes(waiting, jobs, build_times=()):
     """Sizes of batches until nothing waits."""
-    planning, found = BatchSizes(jobs), []
+    planning, batch_sizes = BatchSizes(jobs), []
     while waiting:
         size = min(waiting, planning.following(waiting))
         planning.begin()
-        planning.learn(list(known))
-        found.append(size)
+        planning.learn(list(build_times))
+        batch_sizes.append(size)
         waiting -= size
-    return found
+    return batch_sizes
 
 
 def test_the_first_are_alone_and_the_last_are_small():
-    found = sizes(240, 16)
-    assert found[:16] == [1] * 16
-    assert found[16:30] == [8] * 14
-    assert found[30:] == sorted(found[30:], reverse=True)
-    assert found[-1] == 1
+    batch_sizes = sizes(240, 16)
+    assert batch_sizes[:16] == [1] * 16
+    assert batch_sizes[16:30] == [8] * 14
+    assert batch_sizes[30:] == sorted(batch_sizes[30:], reverse=True)
+    assert batch_sizes[-1] == 1
     assert sizes(2, 8) == [1, 1]
 
 
@@ -148,17 +148,17 @@ def test_what_compiles_long_is_not_built_together():
 
 
 def test_a_supply_is_asked_for_what_starts_and_no_more():
-    executor, asked = Later(2), []
+    executor, requested = Later(2), []
 
     def supply():
         for number in range(1000):
-            asked.append(number)
+            requested.append(number)
             yield task(str(number)), lambda outcome: None
 
     queue = BuildQueue(executor, function=play)
     queue.supply(supply(), 1000)
     queue.feed()
-    assert len(asked) == sum(len(tasks) for _, (tasks,), _ in executor.submitted) < 40
+    assert len(requested) == sum(len(tasks) for _, (tasks,), _ in executor.submitted) < 40
 
 
 def test_supplies_follow_one_another():

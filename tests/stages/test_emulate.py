@@ -141,7 +141,7 @@ def test_a_reference_is_executed_once_for_all_variants_that_are_compared_with_it
     outputs = []
     for seed in (11, 11, 12):  # another seed, other inputs
         key = stage._Hashed(ReferenceLaunch(PTX, task.launches, task.problem))  # equal ones, as they come unpickled
-        outputs.append(stage._outputs("gemm", PTX, seed, key, whole=False, excused=frozenset())["C"])
+        outputs.append(stage._outputs("gemm", PTX, seed, key, real_size=False, excused=frozenset())["C"])
     assert executed == [PTX, PTX]
     assert outputs[0] is outputs[1]
     assert outputs[0].tolist() != outputs[2].tolist()
@@ -201,7 +201,7 @@ def test_a_small_problem_has_few_steps_along_k():
 
     along_k, epilogue = multiplying("k", 1, 100, 16), loop("epilogue", 1, 900)
     assert hottest((along_k, epilogue), "k") == "k"
-    assert hottest((along_k, epilogue), "k", whole=True) == "epilogue"
+    assert hottest((along_k, epilogue), "k", real_size=True) == "epilogue"
     assert hottest((along_k, epilogue, multiplying("other", 1, 300, 16)), "k") == "other"
     tiles = multiplying("tiles", 1, 900, 16)  # all its matrix instructions are those of the loop in it
     assert hottest((tiles, multiplying("k", 2, 100, 16)), "k") == "k"
@@ -294,8 +294,8 @@ $done:
     missing = HalvedSize("gone", 2.0, replace(task.launches, steps=(replace(task.launches.steps[0], entry="no"),)), {})
     # in loops: 7 a row and 3 an element, less the branches that are not taken: one a row, and the last
     power = math.log2((32 * (3 * 32 + 7 - 1) - 1) / (16 * (3 * 16 + 7 - 1) - 1))
-    done = emulate(replace(task, halved=(half,)), ptx)
-    assert done.growth == done.growth_of_block == {"m": pytest.approx(power)}
+    emulation = emulate(replace(task, halved=(half,)), ptx)
+    assert emulation.growth == emulation.growth_of_block == {"m": pytest.approx(power)}
     (step,) = task.launches.steps
     grid = replace(task, launches=replace(task.launches, steps=(replace(step, grid=(2, 1, 1)),)), halved=(half,))
     first = "mov.u32 %r2, %ctaid.x;\n    mov.u32 %r3, %tid.x;\n    or.b32 %r2, %r2, %r3;"
@@ -307,7 +307,7 @@ $done:
     unborne = replace(missing, name="m")  # a kernel need not bear the half of a size
     twice = math.log2((64 * (3 * 64 + 7 - 1) - 1) / (32 * (3 * 32 + 7 - 1) - 1))
     assert emulate(replace(task, halved=(unborne, doubled)), ptx).growth == {"m": pytest.approx(twice)}
-    assert emulate(replace(task, halved=(half, doubled)), ptx).growth == done.growth
+    assert emulate(replace(task, halved=(half, doubled)), ptx).growth == emulation.growth
     assert emulate(task, ptx).growth == {}
     both, quarter = HalvedSize("", 0.5, task.launches, {"m": 64}), HalvedSize("m", 4.0, task.launches, {"m": 8})
     more = emulate(replace(task, halved=(half, doubled, quarter, both)), ptx)
@@ -331,13 +331,13 @@ def sampled(compared, **changes):
 
 def test_the_largest_sample_that_takes_a_moment_is_executed_for_its_counts(compared, monkeypatch):
     once = emulate(compared, PTX)
-    done = emulate(sampled(compared), PTX)
-    assert replace(done, sample=None) == once
-    assert done.counted is done.sample
+    emulation = emulate(sampled(compared), PTX)
+    assert replace(emulation, sample=None) == once
+    assert emulation.counted is emulation.sample
     assert once.counted is once
-    assert done.sample.problem["m"] == 16
-    assert done.sample.launches[0].launch.grid[0] == 16 * once.launches[0].launch.grid[0]
-    assert done.sample.launches[0].executed.warps > once.executed.warps
+    assert emulation.sample.problem["m"] == 16
+    assert emulation.sample.launches[0].launch.grid[0] == 16 * once.launches[0].launch.grid[0]
+    assert emulation.sample.launches[0].executed.warps > once.executed.warps
     monkeypatch.setattr("lab.stages.emulate._MOMENT", 4 * once.executed.warps)
     assert emulate(sampled(compared), PTX).sample.problem["m"] == 2
     monkeypatch.setattr("lab.stages.emulate._MOMENT", 16 * once.executed.warps)
@@ -358,10 +358,10 @@ def test_a_fault_of_the_sample_is_told_and_its_counts_are_not_taken(compared):
 $fine:
     ret;"""
     faulty = PTX.replace("    ret;", beyond)
-    done = emulate(sampled(compared, reference=replace(compared.reference, ptx=faulty)), faulty)
-    assert not done.fault
-    assert done.sample is None
-    (suspicion,) = done.suspicions
+    emulation = emulate(sampled(compared, reference=replace(compared.reference, ptx=faulty)), faulty)
+    assert not emulation.fault
+    assert emulation.sample is None
+    (suspicion,) = emulation.suspicions
     assert suspicion.condition is Condition.LARGER
     assert (suspicion.finding.kind, suspicion.detail) == ("out-of-bounds", "with m = 2")
 
@@ -382,5 +382,5 @@ def test_samples_end_where_the_work_grows_too_fast(compared, monkeypatch):
     )
     once = emulate(compared, PTX).executed.warps
     monkeypatch.setattr("lab.stages.emulate._MOMENT", 15 * once)  # 4 are executed, 16 are foreseen
-    done = emulate(replace(compared, samples=samples), PTX)
-    assert done.sample.launches[0].launch.grid == (4, 1, 1)
+    emulation = emulate(replace(compared, samples=samples), PTX)
+    assert emulation.sample.launches[0].launch.grid == (4, 1, 1)

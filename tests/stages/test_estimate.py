@@ -43,20 +43,20 @@ def built(template, given, **problem):
     parameters, problem = declared.completed(given), gemm.problem({**SMALL, **problem})
     steps = Instance(declared, parameters, problem).launches
     request = CompileRequest(Instance(declared, parameters, problem).source, "kernel.cu", "sm_90")
-    [made] = build([BuildTask(toolchain("nvrtc"), request, steps.entries)])
-    assert isinstance(made, Built)
-    return made, steps, problem
+    [outcome] = build([BuildTask(toolchain("nvrtc"), request, steps.entries)])
+    assert isinstance(outcome, Built)
+    return outcome, steps, problem
 
 
 def estimated(template, given, **problem):
-    made, steps, problem = built(template, given, **problem)
+    outcome, steps, problem = built(template, given, **problem)
     (step,) = steps.steps
     threads = step.block[0] * step.block[1]
-    held = occupancy(GPU.architecture, made.build.resources[step.entry], threads, 0).blocks_per_sm
-    model = EstimateTask(GPU, made.loops[step.entry], made.ptx[step.entry], threads // 32, held)
-    record, found = execute(EmulationTask(steps, "gemm", problem, 0, {}), made.build.ptx, model)
+    held = occupancy(GPU.architecture, outcome.build.resources[step.entry], threads, 0).blocks_per_sm
+    model = EstimateTask(GPU, outcome.loops[step.entry], outcome.ptx[step.entry], threads // 32, held)
+    record, found = execute(EmulationTask(steps, "gemm", problem, 0, {}), outcome.build.ptx, model)
     assert record.verification.passed
-    return made, record, found
+    return outcome, record, found
 
 
 def test_shares_add_up_and_the_estimate_stays_below_the_peak():
@@ -85,12 +85,12 @@ def test_the_loop_from_tile_to_tile_of_a_persistent_block_is_no_part_of_the_main
 
 def test_traffic_is_that_of_the_loop_which_fetches():
     """The 8 k steps of a tile multiply what a loop around them fetches; C is stored behind both."""
-    made, record, _ = estimated("gemm/tiled.cu.j2", {"unroll": 1})
-    found = main_memory(record.lines, made.ptx[record.launches[0].entry])
+    outcome, record, _ = estimated("gemm/tiled.cu.j2", {"unroll": 1})
+    found = main_memory(record.lines, outcome.ptx[record.launches[0].entry])
     assert "global.store" in record.executed.memory
     assert set(found) == {"global.load", "shared.load", "shared.store"}
     assert found["shared.load"].requests <= record.executed.memory["shared.load"].requests
-    assert main_memory((), made.ptx[record.launches[0].entry]) == {}
+    assert main_memory((), outcome.ptx[record.launches[0].entry]) == {}
 
 
 FLOPS = 2 * 8192**3
@@ -132,17 +132,17 @@ def test_edges_of_a_block_cost_their_instructions_and_their_stores_in_every_roun
 
 
 def test_an_sm_with_one_block_waits_for_its_first_data_in_every_round():
-    one = replace(PACE, rates={1: 400.0})
+    pace = replace(PACE, rates={1: 400.0})
     flops = 400 * 132 * 1000
     latency = PACE.machine.global_latency
-    assert seconds(one.on(flops, 132), flops) == pytest.approx(FIXED + (1000 + latency) * CYCLE)
-    assert seconds(one.on(2 * flops, 264), 2 * flops) == pytest.approx(FIXED + 2 * (1000 + latency) * CYCLE)
+    assert seconds(pace.on(flops, 132), flops) == pytest.approx(FIXED + (1000 + latency) * CYCLE)
+    assert seconds(pace.on(2 * flops, 264), 2 * flops) == pytest.approx(FIXED + 2 * (1000 + latency) * CYCLE)
 
 
 def test_nothing_is_faster_than_its_traffic():
-    bound = PACE.on(FLOPS, 264, moved=10**12)
+    bound = PACE.on(FLOPS, 264, bytes_moved=10**12)
     assert seconds(bound) == pytest.approx(FIXED + 1e12 / (GPU.dram_gb_s * 1e9 * PACE.machine.dram_share))
-    assert PACE.on(FLOPS, 264, moved=1000) == PACE.on(FLOPS, 264)
+    assert PACE.on(FLOPS, 264, bytes_moved=1000) == PACE.on(FLOPS, 264)
 
 
 def test_a_real_kernel_has_edges():
@@ -182,13 +182,17 @@ def test_a_bulk_copy_of_one_warp_has_an_estimate_with_its_traffic():
 
 
 def test_bulk_copies_count_apart_from_the_copies_of_threads():
-    one, bulk = MemoryCount(4, 16, 0, 2048, 4), MemoryCount(1, 128, 0, 16384, 128)
+    thread_copies, bulk = MemoryCount(4, 16, 0, 2048, 4), MemoryCount(1, 128, 0, 16384, 128)
     lines = (
-        ExecutedLines((3, 5), "cp.async", 4, 128, {"shared.copy": one}),
+        ExecutedLines((3, 5), "cp.async", 4, 128, {"shared.copy": thread_copies}),
         ExecutedLines((4,), "cp.async.bulk", 1, 1, {"shared.copy": bulk, "global.copy": MemoryCount(1, 0, 512)}),
     )
     found = memory_of(lines, frozenset({3, 4, 5}))
-    assert found == {"shared.copy": one + one, "shared.bulk": bulk, "global.bulk": MemoryCount(1, 0, 512)}
+    assert found == {
+        "shared.copy": thread_copies + thread_copies,
+        "shared.bulk": bulk,
+        "global.bulk": MemoryCount(1, 0, 512),
+    }
     traffic = traffic_of(found)
     assert (traffic.copy_wavefronts, traffic.bulk_wavefronts, traffic.bulk_sectors) == (4.0, 128.0, 512.0)
     assert traffic.sectors == 0
@@ -196,9 +200,9 @@ def test_bulk_copies_count_apart_from_the_copies_of_threads():
 
 @pytest.mark.parametrize("unroll", [1, 2, 4, 8])
 def test_turns_of_the_hot_loop_are_counted_whatever_the_compiler_unrolls(unroll):
-    made, record, _ = estimated("gemm/tiled.cu.j2", {"unroll": unroll})
+    outcome, record, _ = estimated("gemm/tiled.cu.j2", {"unroll": unroll})
     entry = record.launches[0].entry
-    loop, ptx = made.loops[entry], made.ptx[entry]
+    loop, ptx = outcome.loops[entry], outcome.ptx[entry]
     trips = trips_of(record.lines, ptx, loop.fma) if loop.nested else None
     steps_in_text = loop.fma / 64  # 8 x 8 fma a k step
     if trips is not None:
@@ -208,8 +212,8 @@ def test_turns_of_the_hot_loop_are_counted_whatever_the_compiler_unrolls(unroll)
 
 
 def test_lines_that_say_nothing_give_no_turns():
-    made, steps, _ = built("gemm/tiled.cu.j2", {"unroll": 1})
-    ptx = made.ptx[steps.steps[0].entry]
+    outcome, steps, _ = built("gemm/tiled.cu.j2", {"unroll": 1})
+    ptx = outcome.ptx[steps.steps[0].entry]
     assert trips_of((), ptx, 64) is None
     assert trips_of((ExecutedLines((1,), "fma", 1, 32, {}),), ptx, 64) is None
 
@@ -231,11 +235,11 @@ def test_means_of_the_traffic():
     (False, (None,), [True]),
 ])  # fmt: skip
 def test_spared_samples_are_executed_where_nothing_is_estimated_without_them(monkeypatch, spares, paces, sampled):
-    asked: list[bool] = []
+    sample_requests: list[bool] = []
     found = iter(paces)
 
     def emulated(task, _ptx):
-        asked.append(bool(task.samples))
+        sample_requests.append(bool(task.samples))
         return "counts"
 
     monkeypatch.setattr(stage, "emulate", emulated)
@@ -244,13 +248,13 @@ def test_spared_samples_are_executed_where_nothing_is_estimated_without_them(mon
     task = EmulationTask(Launches(()), "gemm", {}, 0, {}, samples=(sample,), spares_samples=spares)
     counts, pace = execute(task, "ptx", cast("EstimateTask", "a model"))
     assert (cast("str", counts), pace) == ("counts", paces[0])
-    assert asked == sampled
+    assert sample_requests == sampled
 
 
 def test_means_of_few_requests_and_of_none():
-    one = MemoryCount(1, 5, 3, 64, 2)
+    counted = MemoryCount(1, 5, 3, 64, 2)
     keys = ("shared.load", "shared.store", "shared.copy", "shared.bulk", "global.load", "global.bulk")
-    found = traffic_of(dict.fromkeys(keys, one))
+    found = traffic_of(dict.fromkeys(keys, counted))
     assert (found.load_wavefronts, found.store_wavefronts) == (5, 5)
     assert (found.copy_wavefronts, found.bulk_wavefronts) == (5, 5)
     assert (found.load_bytes, found.store_bytes) == (2, 2)

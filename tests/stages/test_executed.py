@@ -53,15 +53,15 @@ def task():
 @pytest.fixture(autouse=True)
 def calls(monkeypatch, tmp_path):
     """Executions that took place, each with a pace; the cache is empty at first."""
-    made = []
+    executions = []
 
     def execute(task, ptx, model):
-        made.append(ptx)
+        executions.append(ptx)
         return emulate(task, ptx), PACE
 
     monkeypatch.setattr(executed, "execute", execute)
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    return made
+    return executions
 
 
 def test_an_execution_is_kept_and_read_as_it_was(task, calls, tmp_path):

@@ -54,7 +54,7 @@ def test_what_was_asked_and_what_was_left_out(experiment):
     note, executed = found.notes
     assert note.startswith("2 combinations were left out by: ")
     assert "first != 3" in note
-    assert executed.startswith("The CPU executes nothing, so that it checks no output and estimates no time")
+    assert executed.startswith("The CPU executes nothing, so no output is verified and no time is estimated")
     assert executed.endswith("Add, for instance, emulate: {m: 64, n: 64, k: 64}.")
     assert facts(experiment, emulate=False).notes == (note,)
 

@@ -52,17 +52,17 @@ def inputs():
 
 
 def run(ptx, *steps, workspace=()):
-    given = inputs()
-    memory = DeviceMemory(given, Launches(steps, workspace))
+    host_inputs = inputs()
+    memory = DeviceMemory(host_inputs, Launches(steps, workspace))
     done = run_sequence(ptx, Launches(steps, workspace), memory, LaunchMode())
-    return given, memory, done
+    return host_inputs, memory, done
 
 
 def test_later_launches_read_what_earlier_ones_wrote(ptx):
     workspace = (Workspace("w", "float32", N),)
-    given, memory, done = run(ptx, step("first", "w", "x"), step("second", "y", "w"), workspace=workspace)
+    host_inputs, memory, done = run(ptx, step("first", "w", "x"), step("second", "y", "w"), workspace=workspace)
     assert all(one.clean for one in done)
-    np.testing.assert_array_equal(memory.outputs["y"], 2 * given.arrays["x"] + 1)
+    np.testing.assert_array_equal(memory.outputs["y"], 2 * host_inputs.arrays["x"] + 1)
 
 
 def test_what_no_launch_wrote_may_not_be_read(ptx):
@@ -71,9 +71,9 @@ def test_what_no_launch_wrote_may_not_be_read(ptx):
 
 
 def test_inputs_stay_as_they_are_and_a_store_to_them_is_found(ptx):
-    given, _, done = run(ptx, step("touches", "x", "y"))
+    host_inputs, _, done = run(ptx, step("touches", "x", "y"))
     assert [(one.kind, one.source.line) for one in done[0].findings] == [("undeclared-write", 11)]
-    np.testing.assert_array_equal(given.arrays["x"], np.arange(N))
+    np.testing.assert_array_equal(host_inputs.arrays["x"], np.arange(N))
 
 
 def test_an_output_that_is_only_written_may_not_be_read(ptx):
@@ -87,22 +87,22 @@ def test_an_output_must_be_written_whole(ptx):
 
 
 def test_scratch_may_be_written_and_keeps_what_a_launch_left(ptx):
-    given = replace(inputs(), outputs=("y",), scratch={"x": True})
-    memory = DeviceMemory(given, Launches((step("touches", "x", "y"),)))
+    host_inputs = replace(inputs(), outputs=("y",), scratch={"x": True})
+    memory = DeviceMemory(host_inputs, Launches((step("touches", "x", "y"),)))
     assert memory.keeps_scratch
     assert run_sequence(ptx, Launches((step("touches", "x", "y"),)), memory, LaunchMode())[0].clean
-    assert given.arrays["x"][5] == 5
+    assert host_inputs.arrays["x"][5] == 5
     memory.reset()
     run_sequence(ptx, Launches((step("first", "y", "x"),)), memory, LaunchMode())
     assert (memory.outputs["y"] == 0).all()
     run_sequence(ptx, Launches((step("first", "y", "x"),)), fresh := memory.fresh(), LaunchMode())
-    np.testing.assert_array_equal(fresh.outputs["y"], 2 * given.arrays["x"])
+    np.testing.assert_array_equal(fresh.outputs["y"], 2 * host_inputs.arrays["x"])
 
 
 def test_scratch_is_kept_with_other_inputs():
-    given = replace(inputs(), outputs=("y",), scratch={"x": True})
-    memory = DeviceMemory(given, Launches((step("touches", "x", "y"),)))
-    other = memory.with_inputs(replace(given, scalars={**given.scalars, "n": 1}))
+    host_inputs = replace(inputs(), outputs=("y",), scratch={"x": True})
+    memory = DeviceMemory(host_inputs, Launches((step("touches", "x", "y"),)))
+    other = memory.with_inputs(replace(host_inputs, scalars={**host_inputs.scalars, "n": 1}))
     assert other.argument("n", "int32") == 1
     kept, again = memory.argument("x", "float32*"), other.argument("x", "float32*")
     assert isinstance(kept, Buffer)
@@ -112,8 +112,10 @@ def test_scratch_is_kept_with_other_inputs():
 
 def test_indexed_memory_hands_out_the_same_arguments():
     arrays = {name: WholeArray(array) for name, array in inputs().arrays.items()}
-    given = IndexedInputs({"n": N}, arrays, ("y",), ("y",), {})
-    memory = IndexedMemory(given, Launches((step("second", "y", "w"),), (Workspace("w", "float32", N, zero=True),)))
+    host_inputs = IndexedInputs({"n": N}, arrays, ("y",), ("y",), {})
+    memory = IndexedMemory(
+        host_inputs, Launches((step("second", "y", "w"),), (Workspace("w", "float32", N, zero=True),))
+    )
     arguments = [memory.argument(name, "float32*") for name in ("y", "x", "w")]
     y, x, w = (one for one in arguments if isinstance(one, IndexedBuffer))
     assert (y.initialised, y.readonly) == (False, False)

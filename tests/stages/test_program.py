@@ -1,4 +1,4 @@
-"""What the identity of this program depends on."""
+"""The program's identity: sources it depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run keeps beside its records."""
+"""Files stored beside the records of a run."""
 
 from __future__ import annotations
 

@@ -74,15 +74,15 @@ def test_work_is_limited(ptx):
     ],
 )
 def test_how_launches_are_executed(monkeypatch, mode, engine, counted):
-    asked: list[dict[str, object]] = []
+    launch_options: list[dict[str, object]] = []
 
     def launched(*_arguments, **options):
-        asked.append(options)
+        launch_options.append(options)
         return Emulation("k", None, (), (), (), 1)
 
     monkeypatch.setattr(sequence, "launch", launched)
     launches = steps("count", "count")
     assert len(run_sequence("", launches, memory_of(launches), mode)) == 2
-    assert [(one["engine"], one["count"], one["trace"]) for one in asked] == [(engine, counted, False)] * 2
-    assert {one["dynamic_shared_bytes"] for one in asked} == {0}
-    assert asked[0]["state"] is asked[1]["state"] is mode.state
+    assert [(one["engine"], one["count"], one["trace"]) for one in launch_options] == [(engine, counted, False)] * 2
+    assert {one["dynamic_shared_bytes"] for one in launch_options} == {0}
+    assert launch_options[0]["state"] is launch_options[1]["state"] is mode.state

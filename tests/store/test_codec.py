@@ -101,14 +101,14 @@ def test_names_of_files_that_are_no_text_are_spelled_everywhere_in_a_record(make
 
 def test_suspicions_and_gaps_survive() -> None:
     fault = Finding("shared-race", 4, "st.shared", None, (0, 0, 0), (1, 0, 0), 8, "why")
-    done = EmulationRecord(
+    emulation = EmulationRecord(
         {"n": 4},
         (),
         suspicions=(Suspicion(Condition.FULL_SIZE, "", fault), Suspicion(Condition.ORDER, "it differs")),
         not_shown=("values at the full size",),
         full_size=FullSizeRecord({"n": 1000}, 23, 7813, 2944, covered=True),
     )
-    record = VariantRecord("v", "k", "", "t", {}, {}, "sm_90", Status.SUSPECT, "", 1, 1, emulation=done)
+    record = VariantRecord("v", "k", "", "t", {}, {}, "sm_90", Status.SUSPECT, "", 1, 1, emulation=emulation)
     assert VARIANT.validate_json(record_to_text(record)) == record
 
 

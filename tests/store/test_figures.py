@@ -38,8 +38,8 @@ def timed(ms: float) -> Measurement:
 
 
 def predicted(*bounds: float, peak_gb_s: float | None = None) -> Prediction:
-    made = tuple(Bound(str(i), tflops, "", tflops * 100 if peak_gb_s else None) for i, tflops in enumerate(bounds))
-    return Prediction("H200", 1.0, 1, "warps", 66.9, made, peak_gb_s)
+    limits = tuple(Bound(str(i), tflops, "", tflops * 100 if peak_gb_s else None) for i, tflops in enumerate(bounds))
+    return Prediction("H200", 1.0, 1, "warps", 66.9, limits, peak_gb_s)
 
 
 def emulated(**memory: MemoryCount) -> EmulationRecord:
@@ -80,23 +80,23 @@ def test_a_failed_variant_has_no_throughput() -> None:
 
 
 def test_an_estimate_counts_operations_alone() -> None:
-    one = record(estimate=Estimate(12.0, 1.0, {}))
-    assert figures.estimated(one) == 12.0
-    assert figures.estimated(replace(one, merit=Merit.BANDWIDTH)) is None
+    variant = record(estimate=Estimate(12.0, 1.0, {}))
+    assert figures.estimated(variant) == 12.0
+    assert figures.estimated(replace(variant, merit=Merit.BANDWIDTH)) is None
     assert figures.unit_of([]) is Merit.TFLOPS
-    assert figures.unit_of([replace(one, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
+    assert figures.unit_of([replace(variant, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
 
 
 def test_traffic_is_summed_over_kinds_of_access() -> None:
     load = MemoryCount(requests=10, sectors=40, bytes_used=1280)
     store = MemoryCount(requests=10, sectors=80, bytes_used=320)
     shared = MemoryCount(requests=20, wavefronts=60, ideal_wavefronts=20)
-    one = record(emulation=emulated(global_load=load, global_store=store, shared_load=shared))
-    assert figures.emulated_traffic(one, "global.load", "global.copy") == load
-    assert figures.emulated_traffic(one, "global.atomic") is None
-    assert figures.emulated_sectors(one) == (4 + 8) / 2
-    assert figures.emulated_excess(one) == 32 * 120 / 1600
-    assert figures.emulated_conflicts(one) == 2
+    variant = record(emulation=emulated(global_load=load, global_store=store, shared_load=shared))
+    assert figures.emulated_traffic(variant, "global.load", "global.copy") == load
+    assert figures.emulated_traffic(variant, "global.atomic") is None
+    assert figures.emulated_sectors(variant) == (4 + 8) / 2
+    assert figures.emulated_excess(variant) == 32 * 120 / 1600
+    assert figures.emulated_conflicts(variant) == 2
     for figure in (figures.emulated_sectors, figures.emulated_excess, figures.emulated_conflicts):
         assert figure(record()) is None
         assert figure(record(emulation=EmulationRecord({}, ()))) is None
@@ -107,9 +107,9 @@ def test_predictions_stand_beside_what_was_counted_where_both_are_known() -> Non
     copied = MemoryCount(requests=10, sectors=60)
     shared = MemoryCount(requests=5, wavefronts=10, ideal_wavefronts=5)
     accesses = {"global.load": 4.0, "global.store": 8.0, "shared.load": 0.0}
-    one = record(accesses=accesses, emulation=emulated(global_load=load, global_copy=copied, shared_load=shared))
-    assert figures.predicted_accesses(one) == {"global.load": (4.0, 5.0), "shared.load": (0.0, 1.0)}
-    assert figures.predicted_sectors(one) == 6.0
+    variant = record(accesses=accesses, emulation=emulated(global_load=load, global_copy=copied, shared_load=shared))
+    assert figures.predicted_accesses(variant) == {"global.load": (4.0, 5.0), "shared.load": (0.0, 1.0)}
+    assert figures.predicted_sectors(variant) == 6.0
     assert figures.predicted_sectors(record()) is None
 
 
@@ -130,9 +130,9 @@ def test_the_response_is_of_one_kind_for_all_variants() -> None:
     bare = record("b", prediction=predicted(10.0))
     assert response_of((both,)).basis is Basis.ESTIMATE
     assert response_of((both, bare)).basis is Basis.CEILING
-    found = response_of((both, bare, record("c", measurement=timed(1.0))))
-    assert (found.basis, found.kind, found.column) == (Basis.MEASURED, Kind.MEASURED, "measured_tflops")
-    assert found.axis == "throughput (TFLOP/s, measured)"
+    chosen = response_of((both, bare, record("c", measurement=timed(1.0))))
+    assert (chosen.basis, chosen.kind, chosen.column) == (Basis.MEASURED, Kind.MEASURED, "measured_tflops")
+    assert chosen.axis == "throughput (TFLOP/s, measured)"
     bytes_counted = response_of((record(measurement=timed(1.0), merit=Merit.BANDWIDTH),))
     assert (bytes_counted.column, bytes_counted.unit) == ("measured_gb_s", Merit.BANDWIDTH)
 
@@ -144,7 +144,7 @@ def test_a_score_is_the_response_of_the_variants_that_have_one() -> None:
 
 
 def test_failed_and_pruned_variants_are_not_ranked() -> None:
-    made = tuple(
+    variants = tuple(
         record(name, prediction=predicted(tflops), status=status)
         for name, tflops, status in (
             ("slow", 1.0, Status.INSPECTED),
@@ -154,7 +154,7 @@ def test_failed_and_pruned_variants_are_not_ranked() -> None:
             ("as slow", 1.0, Status.INSPECTED),
         )
     )
-    ranked = figures.ranked(made, response_of(made))
+    ranked = figures.ranked(variants, response_of(variants))
     assert [one.variant for one in ranked] == ["fast", "slow", "as slow"]
 
 
@@ -163,9 +163,9 @@ def run(*axes: str) -> RunRecord:
 
 
 def test_records_are_grouped_by_the_label_of_their_problem() -> None:
-    made = tuple(record(str(m), problem={"m": m, "exact": True, "n": 1}) for m in (2, 1, 2))
-    assert list(figures.by_problem(run(), made)) == [""]
-    grouped = figures.by_problem(run("m", "exact"), made)
+    variants = tuple(record(str(m), problem={"m": m, "exact": True, "n": 1}) for m in (2, 1, 2))
+    assert list(figures.by_problem(run(), variants)) == [""]
+    grouped = figures.by_problem(run("m", "exact"), variants)
     assert {label: len(own) for label, own in grouped.items()} == {"m=2 exact=true": 2, "m=1 exact=true": 1}
     named = (record(problem={"name": "small", "m": 1}),)
     assert list(figures.by_problem(run("name", "m"), named)) == ["small m=1"]
@@ -191,12 +191,12 @@ def test_throughput_over_a_setting_is_that_of_the_variant_that_differs_in_it_alo
     value = records[0].parameters[name]
     response = figures.response_of(records)
     assert figures.over_setting(run, records, response) == {}
-    found = figures.over_setting(replace(run, setting={name: value}), records, response)
+    ratios = figures.over_setting(replace(run, setting={name: value}), records, response)
     own = {record.variant for record in records if record.parameters[name] == value and response.of(record)}
     assert own
-    assert all(found[variant] == 1.0 for variant in own)
-    others = [record for record in records if record.variant in found and record.variant not in own]
-    assert any(found[record.variant] != 1.0 for record in others)
+    assert all(ratios[variant] == 1.0 for variant in own)
+    others = [record for record in records if record.variant in ratios and record.variant not in own]
+    assert any(ratios[record.variant] != 1.0 for record in others)
     assert figures.setting_in_words({"block": 256, "fast": True}) == "block=256 fast=true"
 
 
@@ -206,27 +206,27 @@ KEYS = DeclaredRate("Gkeys/s", 0.5)
 def test_a_declared_rate_is_the_throughput_and_its_ceiling_is_that_of_the_memory() -> None:
     """A launch sorts 0.5 Gkeys, and moves 1 MB, which takes 1 / 3000 ms at 3000 GB/s."""
     fields: dict[str, Any] = {"merit": Merit.BANDWIDTH, "flops": 0, "declared_rate": KEYS}
-    one = record(measurement=timed(2.0), prediction=predicted(40.0, 30.0, peak_gb_s=4800.0), **fields)
-    assert figures.measured(one) == pytest.approx(250.0)
-    assert figures.predicted(one) == pytest.approx(0.5 / (1e6 / 3000e9))
-    assert figures.peak(one) is None
-    assert figures.predicted(replace(one, bytes_moved=0)) is None
-    assert figures.predicted(replace(one, prediction=predicted())) is None
-    found = response_of((one, record("b", measurement=timed(1.0), **fields)))
-    assert (found.unit, found.column) == ("Gkeys/s", "measured_gkeys_s")
-    assert found.axis == "throughput (Gkeys/s, measured)"
-    assert found.text(0.0123456) == "0.01235"
-    assert figures.time_ms(one, found) == 2.0
+    variant = record(measurement=timed(2.0), prediction=predicted(40.0, 30.0, peak_gb_s=4800.0), **fields)
+    assert figures.measured(variant) == pytest.approx(250.0)
+    assert figures.predicted(variant) == pytest.approx(0.5 / (1e6 / 3000e9))
+    assert figures.peak(variant) is None
+    assert figures.predicted(replace(variant, bytes_moved=0)) is None
+    assert figures.predicted(replace(variant, prediction=predicted())) is None
+    chosen = response_of((variant, record("b", measurement=timed(1.0), **fields)))
+    assert (chosen.unit, chosen.column) == ("Gkeys/s", "measured_gkeys_s")
+    assert chosen.axis == "throughput (Gkeys/s, measured)"
+    assert chosen.text(0.0123456) == "0.01235"
+    assert figures.time_ms(variant, chosen) == 2.0
     slow, fast = record("slow", measurement=timed(4.0), **fields), record("fast", measurement=timed(1.0), **fields)
-    assert figures.ranked((slow, fast), found) == (fast, slow)
+    assert figures.ranked((slow, fast), chosen) == (fast, slow)
 
 
 def test_a_predicted_figure_stands_for_the_time_in_which_it_does_the_work() -> None:
-    one = record(merit=Merit.BANDWIDTH, declared_rate=KEYS, prediction=predicted(40.0, 30.0, peak_gb_s=4800.0))
-    found = response_of((one,))
-    assert (found.basis, found.column) == (Basis.CEILING, "predicted_gkeys_s")
-    assert figures.time_ms(one, found) == pytest.approx(1e6 / 3000e9 * 1e3)
-    assert figures.time_ms(record(), found) is None
+    variant = record(merit=Merit.BANDWIDTH, declared_rate=KEYS, prediction=predicted(40.0, 30.0, peak_gb_s=4800.0))
+    chosen = response_of((variant,))
+    assert (chosen.basis, chosen.column) == (Basis.CEILING, "predicted_gkeys_s")
+    assert figures.time_ms(variant, chosen) == pytest.approx(1e6 / 3000e9 * 1e3)
+    assert figures.time_ms(record(), chosen) is None
 
 
 @pytest.mark.parametrize(
@@ -253,14 +253,14 @@ def test_no_work_and_no_time_are_no_throughput(changed: dict[str, Any]) -> None:
 
 def test_two_variants_are_tied_within_what_their_figures_err_or_scatter() -> None:
     response = Response(Basis.MEASURED, "c", "t")
-    one, near, far = (record(str(ms), measurement=timed(ms)) for ms in (1.0, 1.004, 1.01))
-    assert response.tied(one, near)
-    assert response.tied(near, one)
-    assert not response.tied(one, far)
-    assert not response.tied(one, record("none"))
-    assert not response.tied(record("none"), one)
+    fastest, near, far = (record(str(ms), measurement=timed(ms)) for ms in (1.0, 1.004, 1.01))
+    assert response.tied(fastest, near)
+    assert response.tied(near, fastest)
+    assert not response.tied(fastest, far)
+    assert not response.tied(fastest, record("none"))
+    assert not response.tied(record("none"), fastest)
     scattered = replace(timed(1.01), samples=Samples((1.0, 1.0, 1.01, 1.03, 1.03)))
-    assert response.tied(one, record("scattered", measurement=scattered))
+    assert response.tied(fastest, record("scattered", measurement=scattered))
     edge = Response(Basis.SCORE, "c", "t", scored={"a": 100.0, "b": 100.0 * (1 - 0.02), "c": 1.0})
     assert edge.tolerance > 0.02
     assert edge.tied(record("a"), record("b"))
@@ -272,11 +272,11 @@ def test_two_variants_are_tied_within_what_their_figures_err_or_scatter() -> Non
 
 
 def test_the_best_and_those_that_cannot_be_told_apart_from_it() -> None:
-    made = tuple(
+    variants = tuple(
         record(name, measurement=timed(ms)) for name, ms in (("c", 1.004), ("a", 1.0), ("d", 2.0), ("b", 1.001))
     )
-    response = response_of(made)
-    assert [one.variant for one in figures.tied_with_best(made, response)] == ["a", "b", "c"]
+    response = response_of(variants)
+    assert [one.variant for one in figures.tied_with_best(variants, response)] == ["a", "b", "c"]
     alone = (record("a", measurement=timed(1.0)),)
     assert figures.tied_with_best(alone, response) == alone
     assert figures.tied_with_best((), response) == ()
@@ -312,26 +312,26 @@ def test_a_ratio_ranks_neither_other_problems_nor_variants_without_it() -> None:
 
 
 def test_more_declared_work_at_the_same_ratio_ranks_higher() -> None:
-    one, more = record("one", measurement=beside(1.0, 1.0)), record("more", measurement=beside(2.0, 1.5))
+    fewer, more = record("one", measurement=beside(1.0, 1.0)), record("more", measurement=beside(2.0, 1.5))
     more = replace(more, flops=3 * more.flops)
-    assert figures.ranked((one, more), response_of((one, more))) == (more, one)
+    assert figures.ranked((fewer, more), response_of((fewer, more))) == (more, fewer)
 
 
 def test_pruned_variants_choose_no_response_by_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
+    scored_variants: list[list[str]] = []
 
     def scored(records):
-        asked.append([one.variant for one in records])
+        scored_variants.append([one.variant for one in records])
         return {one.variant: 1.0 for one in records}
 
     monkeypatch.setattr(figures, "scored", scored)
-    made = (record("a"), record("b", status=Status.PRUNED), record("c"))
-    found = response_of(made)
-    assert asked == [["a", "c"]]
-    assert (found.basis, found.column, found.title, found.scored) == (
+    variants = (record("a"), record("b", status=Status.PRUNED), record("c"))
+    chosen = response_of(variants)
+    assert scored_variants == [["a", "c"]]
+    assert (chosen.basis, chosen.column, chosen.title, chosen.scored) == (
         Basis.SCORE, "scored_tflops", "predicted throughput", {"a": 1.0, "c": 1.0},
     )  # fmt: skip
-    assert [found.of(one) for one in made] == [1.0, None, 1.0]
+    assert [chosen.of(one) for one in variants] == [1.0, None, 1.0]
 
 
 def test_scores_that_are_no_throughput_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,5 +386,5 @@ def test_what_a_setting_is_compared_with_has_the_same_problem_and_options() -> N
     )]  # fmt: skip
     run_of_one = replace(run(), setting={"u": 1})
     records = [base, half, other, *others]
-    found = figures.over_setting(run_of_one, records, Response(Basis.MEASURED, "c", "t"))
-    assert found == {"base": 1.0, "half": 0.5}
+    ratios = figures.over_setting(run_of_one, records, Response(Basis.MEASURED, "c", "t"))
+    assert ratios == {"base": 1.0, "half": 0.5}

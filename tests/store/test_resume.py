@@ -12,7 +12,7 @@ CONDITIONS = {"seed": 0, "GPU": "H200", "sizes": (1, 2)}
 
 def compared(state: dict[str, object] | None, *, resume: bool | None, **changed: object) -> str | None:
     now = {**CONDITIONS, **changed}
-    return differing(state, now, resume=resume, folder=Path("there"), made="records were made")
+    return differing(state, now, resume=resume, folder=Path("there"), content="records were made")
 
 
 def earlier(*, finished: bool) -> dict[str, object]:

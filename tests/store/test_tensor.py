@@ -1,4 +1,4 @@
-"""What feeds matrix instructions, against what the shapes of wgmma and the sizes of tiles say."""
+"""Operand traffic of matrix instructions, checked against wgmma shapes and tile sizes."""
 
 from pathlib import Path
 

@@ -11,16 +11,16 @@ from lab.store.writer import MOST_PENDING, Writer
 
 
 def test_work_is_done_in_order_on_another_thread_and_all_of_it_before_the_end():
-    done: list[tuple[int, int]] = []
+    executed: list[tuple[int, int]] = []
 
     def note(number):
-        done.append((number, threading.get_ident()))
+        executed.append((number, threading.get_ident()))
 
     with Writer() as writer:
         for number in range(3 * MOST_PENDING):
             writer.do(note, number)
-    assert [number for number, _ in done] == list(range(3 * MOST_PENDING))
-    assert threading.get_ident() not in {thread for _, thread in done}
+    assert [number for number, _ in executed] == list(range(3 * MOST_PENDING))
+    assert threading.get_ident() not in {thread for _, thread in executed}
 
 
 def wait(event):
@@ -32,22 +32,22 @@ def fail():
 
 
 def test_what_fails_is_told_and_nothing_behind_it_is_done():
-    done: list[int] = []
+    executed: list[int] = []
 
     def go_on():
         with Writer() as writer:
             writer.do(fail)
             while True:
-                writer.do(done.append, 1)
+                writer.do(executed.append, 1)
 
     with pytest.raises(StoreError, match="the disk is full"):
         go_on()
-    assert not done
+    assert not executed
 
 
 def test_what_stood_in_the_queue_behind_a_failure_is_not_done():
     """The failure happens while later pieces wait already, so that `do` could not refuse them."""
-    done, free = list[int](), threading.Event()
+    executed, free = list[int](), threading.Event()
 
     def fail_later():
         free.wait()
@@ -57,12 +57,12 @@ def test_what_stood_in_the_queue_behind_a_failure_is_not_done():
         with Writer() as writer:
             writer.do(fail_later)
             for number in range(MOST_PENDING - 1):
-                writer.do(done.append, number)
+                writer.do(executed.append, number)
             free.set()
 
     with pytest.raises(StoreError, match="the disk is full"):
         fill_the_queue()
-    assert not done
+    assert not executed
 
 
 def test_the_last_piece_is_heard_of_too():
@@ -71,7 +71,7 @@ def test_the_last_piece_is_heard_of_too():
 
 
 def test_an_interruption_waits_for_what_was_given():
-    done, leaving = list[int](), threading.Event()
+    executed, leaving = list[int](), threading.Event()
 
     def let_go(**how):
         leaving.set()
@@ -79,11 +79,11 @@ def test_an_interruption_waits_for_what_was_given():
 
     writer = Writer().__enter__()
     writer.do(wait, leaving)
-    writer.do(done.append, 1)
+    writer.do(executed.append, 1)
     end = writer._thread.shutdown
     with mock.patch.object(writer._thread, "shutdown", let_go):
         writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert done == [1]
+    assert executed == [1]
 
 
 def nothing():

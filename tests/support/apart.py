@@ -42,13 +42,13 @@ class Host:
         self.within = ("ip", "netns", "exec", self._name)
 
     def __enter__(self) -> Self:
-        here, there = self._ends
+        host_end, there = self._ends
         for words in (
             f"netns add {self._name}",
-            f"link add {here} type veth peer name {there} netns {self._name}",
-            f"address add {self.here}/30 dev {here}",
+            f"link add {host_end} type veth peer name {there} netns {self._name}",
+            f"address add {self.here}/30 dev {host_end}",
             f"-n {self._name} address add {self.there}/30 dev {there}",
-            f"link set {here} up",
+            f"link set {host_end} up",
             f"-n {self._name} link set {there} up",
             f"-n {self._name} link set lo up",
         ):
@@ -77,7 +77,7 @@ class Host:
 
 
 def with_mounts(*mounts: str) -> tuple[str, ...]:
-    """What is put before a command so that it has mounts of its own: `-t tmpfs -o size=1m none /somewhere`."""
+    """Return a command prefix that gives a command its own mounts, e.g. `-t tmpfs -o size=1m none /somewhere`."""
     commands = " && ".join([*(f"mount {shlex.join(shlex.split(one))}" for one in mounts), 'exec "$@"'])
     return ("unshare", "-m", "sh", "-c", commands, "sh")
 

@@ -1,4 +1,4 @@
-"""Kernels whose parts meet by mbarriers, clusters, bulk copies and named barriers, and what may be changed in them.
+"""Kernels synchronised by mbarriers, clusters, bulk copies (cp.async.bulk) and named barriers, and edits to them.
 
 Each change is either a fault, with the kinds of findings of which one tells it, or harmless.
 """

@@ -32,7 +32,7 @@ def source(name: str) -> str:
 
 @cache
 def _headers() -> tempfile.TemporaryDirectory[str]:
-    """Where NVRTC keeps the headers that this process has read; they take 2 s to read and 0.3 s to load again."""
+    """Return a folder for NVRTC's precompiled headers: parsing takes 2 s, and loading takes 0.3 s."""
     return tempfile.TemporaryDirectory(prefix="lab-pch-", ignore_cleanup_errors=True)
 
 

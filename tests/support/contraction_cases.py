@@ -65,15 +65,15 @@ def parameters(draw):
 
 def views(problem, arrays):
     """A, B and C in float64, each with its logical shape."""
-    found = {}
+    matrices = {}
     for tensor, held in zip("ABC", problem["einsum"].replace("->", ",").split(","), strict=True):
         sizes = [problem[letter] for letter in held]
         strides = [*itertools.accumulate(sizes, lambda x, y: x * y, initial=1)][: len(sizes)]
         if f"strides_{tensor}" in problem:
             strides = [int(stride) for stride in problem[f"strides_{tensor}"].split(",") if stride]
         flat = arrays[tensor].astype(np.float64)
-        found[tensor] = as_strided(flat, sizes, [8 * stride for stride in strides])
-    return found
+        matrices[tensor] = as_strided(flat, sizes, [8 * stride for stride in strides])
+    return matrices
 
 
 def by_numpy(problem, inputs):

@@ -31,7 +31,7 @@ SIGNATURES = {
 
 @dataclass
 class Memory:
-    """What an address belongs to."""
+    """The owner of an address: GPU, context and reachability."""
 
     gpu: int = 0
     context: int = PRIMARY
@@ -184,7 +184,7 @@ class FakeCuda:
 
     def do_cuLaunchKernelEx(self, configuration, function, arguments, extra):
         assert self.stack  # a launch needs a context
-        made = LaunchConfig.from_address(configuration)
+        config = LaunchConfig.from_address(configuration)
         entry = self._names[function - 1]
         codes = SIGNATURES[entry]
         places = (ctypes.c_uint64 * len(codes)).from_address(arguments)
@@ -194,8 +194,8 @@ class FakeCuda:
             else struct.unpack(f"@{code}", ctypes.string_at(place, struct.calcsize(code)))[0]
             for code, place in zip(codes, places, strict=True)
         )
-        geometry = tuple(made.grid), tuple(made.block), made.shared_bytes
-        self.log.append((entry, *geometry, made.stream or 0, values))
+        geometry = tuple(config.grid), tuple(config.block), config.shared_bytes
+        self.log.append((entry, *geometry, config.stream or 0, values))
 
     def do_cuDeviceGetAttribute(self, out, attribute, ordinal):
         assert attribute == 16
@@ -210,8 +210,8 @@ class FakeCuda:
         out._obj.value = 0 if not self.cluster else self.cluster if attribute == 11 else 1
 
     def do_cuOccupancyMaxActiveClusters(self, out, function, configuration):
-        made = LaunchConfig.from_address(configuration)
-        assert tuple(made.grid) == (self.cluster, 1, 1)
+        config = LaunchConfig.from_address(configuration)
+        assert tuple(config.grid) == (self.cluster, 1, 1)
         out._obj.value = self.clusters
 
     def do_cuTensorMapEncodeTiled(self, room, dtype, rank, address, extents, strides, box, steps, *modes):

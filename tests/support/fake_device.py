@@ -63,7 +63,7 @@ class FakeDevice:
 
     @staticmethod
     def _tell(steps):
-        """What a profiler would see."""
+        """Append the launched kernels to the file that stands in for a profiler."""
         if seen := os.environ.get("FAKE_LAUNCHES"):
             with Path(seen).open("a") as file:
                 file.writelines(f"{step.entry}\n" for step in steps)

@@ -218,7 +218,7 @@ def installed() -> Iterator[FakeDriver]:
     package = ModuleType("pycuda")
     package.driver = driver  # type: ignore[attr-defined] # a module's attribute
     names = ("pycuda", "pycuda.driver")
-    kept: dict[str, ModuleType] = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    saved_modules: dict[str, ModuleType] = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     _forget()
     sys.modules["pycuda"], sys.modules["pycuda.driver"] = package, driver
     try:
@@ -226,7 +226,7 @@ def installed() -> Iterator[FakeDriver]:
     finally:
         _forget()
         del sys.modules["pycuda"], sys.modules["pycuda.driver"]
-        sys.modules.update(kept)
+        sys.modules.update(saved_modules)
 
 
 def _forget() -> None:

@@ -19,7 +19,7 @@ _CHANGES = frozenset({"os.mkdir", "os.rename", "os.truncate", "os.link", "os.sym
 
 @dataclass(frozen=True)
 class Ended:
-    """How work on a disk that fills up ended.
+    """The outcome of work on a disk that fills up.
 
     Attributes:
         moment: When the disk was full, from 1; 0 where that moment never came.

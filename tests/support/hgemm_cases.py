@@ -126,7 +126,7 @@ CUTLASS: dict[str, tuple[dict[str, Scalar], dict[str, Scalar]]] = {
 """Parameters of CUTLASS's kernel, and types and layout of its problems."""
 
 
-def cutlass_problems(given: Mapping[str, Scalar], types: Mapping[str, Scalar]) -> Iterator[GemmProblem]:
+def cutlass_problems(parameters: Mapping[str, Scalar], types: Mapping[str, Scalar]) -> Iterator[GemmProblem]:
     """Yield problems that CUTLASS computes: blocks take several tiles, and go round their ring of stages."""
     gemm = operator("gemm")
     for (m, n, k), alpha, beta, slack in (
@@ -134,19 +134,19 @@ def cutlass_problems(given: Mapping[str, Scalar], types: Mapping[str, Scalar]) -
         ((264, 260, 136), -1.5, 0.0, 3),
         ((520, 130, 200), 2.0, 0.5, 8),
     ):
-        shape = {"m": m, "n": n, "k": k, "alpha": alpha, "beta": beta if given.get("adds_c") else 0.0, **types}
+        shape = {"m": m, "n": n, "k": k, "alpha": alpha, "beta": beta if parameters.get("adds_c") else 0.0, **types}
         leading = {key: -(-(gemm.problem(shape)[key] + slack) // 8) * 8 for key in ("lda", "ldb", "ldc")}
         yield gemm.problem({**shape, **leading})
 
 
-def narrow(given: dict[str, Scalar], dtype: str, usual: int = 64) -> dict[str, Scalar]:
+def narrow(parameters: dict[str, Scalar], dtype: str, usual: int = 64) -> dict[str, Scalar]:
     """Return parameters with tiles as deep in bytes as those of 16-bit elements, which are `usual` or given."""
-    return {**given, "block_k": int(given.get("block_k", usual)) * 2 // ELEMENT_BYTES[dtype]}
+    return {**parameters, "block_k": int(parameters.get("block_k", usual)) * 2 // ELEMENT_BYTES[dtype]}
 
 
-def narrow_warps(name: str, given: dict[str, Scalar], dtype: str) -> dict[str, Scalar]:
+def narrow_warps(name: str, parameters: dict[str, Scalar], dtype: str) -> dict[str, Scalar]:
     """Return parameters of a rung below v3 as `narrow` does; v0 has no tiles."""
-    return given if rung(name) == 0 else narrow(given, dtype, usual=32)
+    return parameters if rung(name) == 0 else narrow(parameters, dtype, usual=32)
 
 
 def template(name: str) -> front_matter.Template:
@@ -155,7 +155,7 @@ def template(name: str) -> front_matter.Template:
 
 
 def arch(name: str) -> str:
-    """Return the architecture that a template is compiled for: bulk copies and wgmma are of sm_90a."""
+    """Return the architecture a template is compiled for; wgmma and TMA templates need sm_90a."""
     return "90a" if rung(name) >= 3 or name in {"packed", "split_wgmma", "stream"} else "90"
 
 
@@ -184,7 +184,7 @@ def problems(
 
 def executed_with(
     name: str,
-    given: Mapping[str, Scalar],
+    parameters: Mapping[str, Scalar],
     problem: GemmProblem,
     old: str = "",
     new: str = "",
@@ -192,7 +192,7 @@ def executed_with(
     excused: frozenset[FindingKind] = frozenset(),
 ) -> EmulationRecord:
     """Execute a template in whose source `new` stands for `old`."""
-    instance = Instance.of(template(name), given, problem)
+    instance = Instance.of(template(name), parameters, problem)
     assert (instance.unsupported(), instance.unmet()) == (None, None)
     assert old in instance.source
     text = instance.source.replace(old, new) if old else instance.source

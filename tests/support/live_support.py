@@ -38,6 +38,6 @@ def build(account: RunAccount | RunProgress, record: VariantRecord) -> None:
 
 
 def written(console: Console) -> str:
-    """What a console on a `StringIO` has printed."""
+    """Return the text printed on a console over a `StringIO`."""
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

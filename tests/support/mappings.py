@@ -36,7 +36,7 @@ def mappings(draw):
 
 def touched(mapping):
     """(thread, local index) to the element, for every access that there is."""
-    found = {}
+    elements = {}
     numbered = sorted(mapping.layout, key=lambda d: (d.kind, d.number), reverse=True)  # the lowest digit runs fastest
     for digits in itertools.product(*(range(d.size) for d in numbered)):
         number, weight = {"i": 0, "t": 0}, {"i": 1, "t": 1}
@@ -56,5 +56,5 @@ def touched(mapping):
             element += coordinate * stride
             stride *= axis.extent
         if there:
-            found[number["t"], number["i"]] = element
-    return found
+            elements[number["t"], number["i"]] = element
+    return elements

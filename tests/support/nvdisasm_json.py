@@ -40,13 +40,13 @@ def stated(text: str) -> dict[str, list[Stated]]:
 
 def read(function: Function) -> list[Stated]:
     """A function that `lab` read, in the same form."""
-    found = []
+    stated = []
     before: SourceLocation | None = None
     for one in function.instructions:
         guard = f"@{'!' if one.negated else ''}{one.predicate}" if one.predicate else ""
-        found.append(Stated(guard, one.opcode, ",".join(one.operands), one.source if one.source != before else None))
+        stated.append(Stated(guard, one.opcode, ",".join(one.operands), one.source if one.source != before else None))
         before = one.source
-    return found
+    return stated
 
 
 def line_table(text: str) -> LineTable:
@@ -68,13 +68,13 @@ def line_table(text: str) -> LineTable:
 
 def changes(instructions: list[Stated]) -> list[Stated]:
     """The same with a source line only where it differs from the one before."""
-    found = []
+    compressed = []
     before: SourceLocation | None = None
     for one in instructions:
         source = one.source or before
-        found.append(one._replace(source=source if source != before else None))
+        compressed.append(one._replace(source=source if source != before else None))
         before = source
-    return found
+    return compressed
 
 
 def _files(text: str) -> list[str]:

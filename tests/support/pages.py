@@ -16,7 +16,7 @@ def unpack(blob: str) -> str:
 
 
 class Page(HTMLParser):
-    """What the assertions ask of a page."""
+    """A parsed page with the elements that the tests check."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
+        attributes = dict(attrs)
         self.tags.append(tag)
-        self.urls += [url for name in ("src", "href", "action", "data") if (url := found.get(name))]
+        self.urls += [url for name in ("src", "href", "action", "data") if (url := attributes.get(name))]
         if tag == "script":
-            self.scripts.append(found)
+            self.scripts.append(attributes)
         if tag not in ("meta", "link", "br", "img", "input"):
-            self._inside.append((tag, found.get("id")))
+            self._inside.append((tag, attributes.get("id")))
 
     def handle_endtag(self, tag: str) -> None:
         while self._inside and self._inside.pop()[0] != tag:

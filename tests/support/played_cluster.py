@@ -65,6 +65,6 @@ class PlayedClient:
 
 
 def a_worker(name, cpus=0, card=""):
-    """What a scheduler says of a worker."""
+    """Return a scheduler's description of a worker."""
     resources = {"CPU": cpus} if cpus else {}
     return {"name": name, "resources": resources | ({"GPU": 1, card: 1} if card else {})}

@@ -114,14 +114,14 @@ class _Writer:
     def filled(self, text: str) -> str:
         """Replace an operation's letters by registers; some sources become literals."""
         opcode, _, rest = text.partition(" ")
-        done = []
+        pieces = []
         for piece in rest.replace("{", "{ ").replace("}", " }").replace(",", " ,").replace("|", " | ").split(" "):
             letter = piece.removeprefix("!").lower()
             if letter in _NAMES and len(letter) == 1:
-                done.append(piece[:-1] + (self.target(letter) if piece[-1].isupper() else self.register(letter)))
+                pieces.append(piece[:-1] + (self.target(letter) if piece[-1].isupper() else self.register(letter)))
             else:
-                done.append(piece)
-        body = " ".join(done)
+                pieces.append(piece)
+        body = " ".join(pieces)
         return f"{opcode} {body}"
 
     def operation(self) -> None:
@@ -290,21 +290,21 @@ def _all_registers() -> list[str]:
 def numbers(seed: int) -> NDArray[np.uint32]:
     """Return inputs: random bits, moderate floats, small integers and floats with a meaning of their own."""
     rng = np.random.default_rng(seed)
-    found: NDArray[np.uint32] = rng.integers(0, 1 << 32, WORDS, np.uint32)
-    found[1::4] = rng.standard_normal(len(found[1::4])).astype(np.float32).view(np.uint32)
-    found[2::8] = rng.integers(-40, 40, len(found[2::8])).astype(np.int32).view(np.uint32)
+    words: NDArray[np.uint32] = rng.integers(0, 1 << 32, WORDS, np.uint32)
+    words[1::4] = rng.standard_normal(len(words[1::4])).astype(np.float32).view(np.uint32)
+    words[2::8] = rng.integers(-40, 40, len(words[2::8])).astype(np.int32).view(np.uint32)
     special = [0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001, 0xFFA00000, 1, 0x80000001, 0x007FFFFF, 0x7F7FFFFF,
                0x3F800000, 0x7EFFFFFF, 0xFFFFFFFF, 0x00800000]  # fmt: skip
-    found[3::8] = rng.choice(np.array(special, np.uint32), len(found[3::8]))
-    return found
+    words[3::8] = rng.choice(np.array(special, np.uint32), len(words[3::8]))
+    return words
 
 
 def agreed(kernel: RandomKernel, seed: int, **options: Any) -> tuple[Emulation, Emulation]:
     """Execute a kernel by both engines, check that they store the same bits, and return the two emulations."""
     interpreted, wanted = run(kernel, seed, "interpreted", **options)
-    compiled, found = run(kernel, seed, "compiled", **options)
+    compiled, compiled_out = run(kernel, seed, "compiled", **options)
     assert compiled.engine == "compiled", compiled.not_compiled
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(compiled_out, wanted)
     return interpreted, compiled
 
 
@@ -312,5 +312,5 @@ def run(kernel: RandomKernel, seed: int, engine: Engine, **options: Any) -> tupl
     """Execute a kernel; return the emulation and what it stored, (threads, bytes)."""
     out = np.zeros((kernel.threads, kernel.stored), np.uint8)
     settings = {"check": False, **options}
-    done = launch(kernel.ptx, "k", kernel.grid, kernel.block, [numbers(seed), out], engine=engine, **settings)
-    return done, out
+    emulation = launch(kernel.ptx, "k", kernel.grid, kernel.block, [numbers(seed), out], engine=engine, **settings)
+    return emulation, out

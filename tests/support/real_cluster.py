@@ -66,7 +66,7 @@ class RealCluster:
         return process
 
     def log(self, what: str) -> str:
-        """What one of the two has printed."""
+        """Return the output of the scheduler or of the workers."""
         return (self.folder / f"{what}.log").read_text()
 
     def __enter__(self) -> Self:

@@ -83,7 +83,7 @@ def write_library(layout: str, arch: str, folder: Path, *, batched: bool = False
     )  # fmt: skip
     logic = build(grid, grid)
     assert set(logic.kernels) == set(names)
-    made = Library(
+    library = Library(
         name="sgemm",
         dtype="float32",
         layout=layout,  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def write_library(layout: str, arch: str, folder: Path, *, batched: bool = False
         loss=evaluate(logic, grid),
         batched=batched,
     )
-    write(made, cubins, folder)
+    write(library, cubins, folder)
     return grid.sizes
 
 

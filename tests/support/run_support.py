@@ -1,4 +1,4 @@
-"""Surroundings of a run that are played: no worker process, no GPU. Nothing here was measured."""
+"""Fake services for a run: without worker processes or a GPU. All timings are invented."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ class Bench:
     def __call__(self, candidates: Sequence[Candidate], sizes: Sequence[Size]) -> Times:
         self.asked.append(([one.name for one in candidates], tuple(sizes)))
         times = {}
-        for one in candidates:
-            found = {size: self.ms(one.parameters, size) for size in sizes}
-            times[one.name] = {
+        for tuning_kernel in candidates:
+            found = {size: self.ms(tuning_kernel.parameters, size) for size in sizes}
+            times[tuning_kernel.name] = {
                 size: invented(ms) if ms is not None else Timed(None, Kind.PREDICTED, failure="it failed")
                 for size, ms in found.items()
             }
@@ -67,22 +67,24 @@ LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580, e
 
 def kernel(group: Group, *, loop: ProductLoop | None = LOOP, failure: str = "", **given: Scalar) -> Kernel:
     """A kernel that nobody built; its id is its name."""
-    one = candidate(group, {**group.initial, **given})
-    assert isinstance(one, Candidate), one
+    tuning_kernel = candidate(group, {**group.initial, **given})
+    assert isinstance(tuning_kernel, Candidate), tuning_kernel
     facts = KernelFacts(
-        id=one.name,
-        name=one.name,
+        id=tuning_kernel.name,
+        name=tuning_kernel.name,
         group=group.name,
         type=group.type.label,
         template=group.template.name,
-        parameters=one.parameters,
+        parameters=tuning_kernel.parameters,
         arch="sm_90",
         blocks_per_sm=2,
         failure=failure,
     )
-    steps = Instance(group.template, one.parameters, product(group.type, (64,) * len(group.type.axes))).launches.steps
+    steps = Instance(
+        group.template, tuning_kernel.parameters, product(group.type, (64,) * len(group.type.axes))
+    ).launches.steps
     loops = {} if loop is None else {step.entry: loop for step in steps}
-    return Kernel(one, facts, b"\x7fELF", dict(one.parameters), loops)
+    return Kernel(tuning_kernel, facts, b"\x7fELF", dict(tuning_kernel.parameters), loops)
 
 
 @dataclass
@@ -105,9 +107,9 @@ class TableBench:
             found = {one.facts.id: self._timed(one, task.size) for one in task.kernels}
             self.ledger.write(stage, task.size, found)
 
-    def _timed(self, one: Kernel, size: Size) -> Timed:
-        refused = one.facts.failure or one.refused(size)
-        ms = None if refused else self.ms(one.facts.id, size)
+    def _timed(self, tuning_kernel: Kernel, size: Size) -> Timed:
+        refused = tuning_kernel.facts.failure or tuning_kernel.refused(size)
+        ms = None if refused else self.ms(tuning_kernel.facts.id, size)
         if ms is None:
             return Timed(None, self.kind, failure=refused or "it failed")
         return Timed(Samples((ms,) * 2), self.kind, "warm")

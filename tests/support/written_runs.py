@@ -206,17 +206,17 @@ def run_record(experiment: str, swept: tuple[str, ...], variants: int, *, measur
     )
 
 
-def write(folder: Path, run: RunRecord, made: list[tuple[VariantRecord, dict[str, str]]]) -> Store:
+def write(folder: Path, run: RunRecord, variants: list[tuple[VariantRecord, dict[str, str]]]) -> Store:
     store = Store(folder / run.experiment, create=True)
     store.write_run(run)
-    for position, (record, texts) in enumerate(made):
+    for position, (record, texts) in enumerate(variants):
         store.write(record, position)
         store.write_files(record.variant, texts)
     return store
 
 
 def sweep(*, measured: bool) -> list[tuple[VariantRecord, dict[str, str]]]:
-    made = []
+    variants = []
     for seed, (unroll, double, width) in enumerate(itertools.product((1, 2, 4, 8), (False, True), (1, 2, 4))):
         padding = 4
         parameters = {
@@ -229,7 +229,7 @@ def sweep(*, measured: bool) -> list[tuple[VariantRecord, dict[str, str]]]:
         }
         label = f"unroll={unroll} double_buffer={str(double).lower()} vector_width={width}"
         efficiency = 0.72 + 0.04 * double + 0.02 * np.log2(width) + 0.01 * (seed % 3)
-        made.append(
+        variants.append(
             variant(
                 "tiled",
                 parameters,
@@ -242,7 +242,7 @@ def sweep(*, measured: bool) -> list[tuple[VariantRecord, dict[str, str]]]:
                 seed=seed,
             )
         )
-    return made
+    return variants
 
 
 def ladder(*, measured: bool) -> list[tuple[VariantRecord, dict[str, str]]]:
@@ -292,7 +292,7 @@ Make = Callable[[str], Store]
 
 @cache
 def _kept() -> tempfile.TemporaryDirectory[str]:
-    """Where the run directories of this process are, by name; a copy takes a tenth of the time of writing one."""
+    """Return the folder of cached run directories; copying one takes a tenth of the time of writing it."""
     return tempfile.TemporaryDirectory(prefix="lab-written-", ignore_cleanup_errors=True)
 
 
@@ -309,15 +309,15 @@ def make_store(folder: Path, what: str) -> Store:
 def _written(folder: Path, what: str) -> Store:
     swept = ("unroll", "double_buffer", "vector_width")
     if what == "sweep":
-        made = sweep(measured=True)
-        return write(folder, run_record("gemm_unroll", swept, len(made), measured=True), made)
+        variants = sweep(measured=True)
+        return write(folder, run_record("gemm_unroll", swept, len(variants), measured=True), variants)
     if what == "no_gpu":
-        made = sweep(measured=False)
-        return write(folder, run_record("gemm_no_gpu", swept, len(made), measured=False), made)
+        variants = sweep(measured=False)
+        return write(folder, run_record("gemm_no_gpu", swept, len(variants), measured=False), variants)
     if what == "ladder":
         return write(folder, run_record("gemm_ladder", (), 8, measured=True), ladder(measured=True))
     if what == "failures":
-        made = sweep(measured=True)
+        variants = sweep(measured=True)
         for index, (status, reason) in enumerate(
             [
                 (Status.COMPILE_FAILED, 'kernel.cu(5): error: identifier "tille" is undefined'),
@@ -326,26 +326,26 @@ def _written(folder: Path, what: str) -> Store:
                 (Status.NOT_EXECUTED, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
             ]
         ):
-            record, texts = made[index]
+            record, texts = variants[index]
             if status is Status.COMPILE_FAILED:
                 texts = {
                     "kernel.cu": texts["kernel.cu"],
                     "build.log": "\n".join(f"line {i}" for i in range(60)) + "\nkernel.cu(5): error\n",
                 }
-            made[index] = failed(record, status, reason), texts
-        return write(folder, run_record("gemm_failures", swept, len(made) + 3, measured=True), made)
+            variants[index] = failed(record, status, reason), texts
+        return write(folder, run_record("gemm_failures", swept, len(variants) + 3, measured=True), variants)
     if what == "hostile":
-        made = []
+        variants = []
         for seed, value in enumerate(("a.b[0]", "'\"<img src=x onerror=alert(2)>")):
             parameters = {HOSTILE: value, "<script>": seed, "__proto__": 1}
-            made.append(
+            variants.append(
                 variant(HOSTILE, parameters, f"{HOSTILE}={value}", 64, 4, 9, 0.8 + seed / 10, measured=True, seed=seed)
             )
-            made[-1][1]["build.log"] = HOSTILE
+            variants[-1][1]["build.log"] = HOSTILE
         run = run_record("hostile", (HOSTILE, "<script>"), 2, measured=True)
         return write(
             folder,
             replace(run, question=f"Is {HOSTILE} text?", notes=("<b>note</b>",), source=f"question: '{HOSTILE}'\n"),
-            made,
+            variants,
         )
     raise ValueError(what)

@@ -60,7 +60,7 @@ def mixes_of(source):
 
 
 def declared():
-    """Every template with every layout and every type, which take turns; the other pairs are thorough.
+    """Yield every template, alternating layouts and types; the remaining pairs are marked thorough.
 
     Of CUTLASS's template, which takes 3 s to compile, only the layouts that tests/kernel_src does not execute.
     """

@@ -1,4 +1,4 @@
-"""What follows from a template, its parameters and a problem; sequences of launches run on the emulator."""
+"""Template instances: launches from a template, its parameters and a problem; sequences are emulated."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def sequence(tmp_path, text=FRONT + KERNELS, problem=PROBLEM):
 
 
 def executed(tmp_path, text=FRONT + KERNELS):
-    source, made = sequence(tmp_path, text)
+    source, launch_sequence = sequence(tmp_path, text)
     ptx = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
-    return emulate(EmulationTask(made, DOUBLE, PROBLEM, 0, {"add": "none"}), ptx)
+    return emulate(EmulationTask(launch_sequence, DOUBLE, PROBLEM, 0, {"add": "none"}), ptx)
 
 
 def test_a_sequence_is_evaluated_launch_by_launch(tmp_path):
-    _, made = sequence(tmp_path)
-    assert made == Launches(
+    _, launch_sequence = sequence(tmp_path)
+    assert launch_sequence == Launches(
         (
             Launch("copy", (4, 1, 1), (32, 1, 1), 0, (("n", "int32"), ("x", "float64*"), ("half", "float64*")), 800),
             Launch(
@@ -84,14 +84,14 @@ def test_a_sequence_is_evaluated_launch_by_launch(tmp_path):
         ),
         (Workspace("half", "float64", 101), Workspace("sum", "float64", 100, zero=True)),
     )
-    assert made.entries == ("copy", "add")
-    assert made.bytes_moved is None  # one launch does not say
-    assert made.workspace[0].bytes == 808
+    assert launch_sequence.entries == ("copy", "add")
+    assert launch_sequence.bytes_moved is None  # one launch does not say
+    assert launch_sequence.workspace[0].bytes == 808
 
 
 def test_when_chooses_launches(tmp_path):
-    _, made = sequence(tmp_path, problem={"n": 1001, "dtype": "float64"})
-    assert made.entries == ("copy", "never", "add")
+    _, launch_sequence = sequence(tmp_path, problem={"n": 1001, "dtype": "float64"})
+    assert launch_sequence.entries == ("copy", "never", "add")
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_illegal_geometry_is_named(tmp_path, old, new, key):
 
 
 def test_a_buffer_of_no_elements_does_not_exist_and_nobody_is_handed_it(tmp_path):
-    _, made = sequence(tmp_path, FRONT.replace("elements: n + 1", "elements: 0 * width"))
-    assert "half" not in {buffer.name for buffer in made.workspace}
-    assert "half" not in {name for step in made.steps for name, _ in step.arguments}
+    _, launch_sequence = sequence(tmp_path, FRONT.replace("elements: n + 1", "elements: 0 * width"))
+    assert "half" not in {buffer.name for buffer in launch_sequence.workspace}
+    assert "half" not in {name for step in launch_sequence.steps for name, _ in step.arguments}
     assert "half" in {name for step in sequence(tmp_path)[1].steps for name, _ in step.arguments}
 
 
@@ -159,15 +159,15 @@ def test_no_launch_left_is_an_error(tmp_path):
 
 
 def test_launches_run_in_order_on_the_same_buffers(tmp_path):
-    done = executed(tmp_path)
-    assert done.unsupported == ""
-    assert done.fault == ""
-    assert done.verification.passed
-    assert [step.entry for step in done.launches] == ["copy", "add"]
-    parts = [step.executed for step in done.launches]
-    assert done.executed == parts[0] + parts[1]
-    assert done.executed.memory["global.store"].requests == sum(p.memory["global.store"].requests for p in parts)
-    assert done.hot_loop is None
+    emulation = executed(tmp_path)
+    assert emulation.unsupported == ""
+    assert emulation.fault == ""
+    assert emulation.verification.passed
+    assert [step.entry for step in emulation.launches] == ["copy", "add"]
+    parts = [step.executed for step in emulation.launches]
+    assert emulation.executed == parts[0] + parts[1]
+    assert emulation.executed.memory["global.store"].requests == sum(p.memory["global.store"].requests for p in parts)
+    assert emulation.hot_loop is None
 
 
 def test_scratch_that_nobody_wrote_is_poison(tmp_path):
@@ -177,24 +177,24 @@ def test_scratch_that_nobody_wrote_is_poison(tmp_path):
 
 
 def test_the_first_launch_may_not_read_scratch_that_it_did_not_write(tmp_path):
-    done = executed(tmp_path, FRONT + KERNELS.replace("half[i] = x[i]", "half[i] += x[i]"))
-    assert done.findings[0].kind == "uninitialised-read"
-    assert [step.executed is None for step in done.launches] == [False, True]
+    emulation = executed(tmp_path, FRONT + KERNELS.replace("half[i] = x[i]", "half[i] += x[i]"))
+    assert emulation.findings[0].kind == "uninitialised-read"
+    assert [step.executed is None for step in emulation.launches] == [False, True]
 
 
 def test_an_argument_that_nothing_provides_is_named(tmp_path):
-    done = executed(tmp_path, FRONT.replace("{n: int32, x: T*", "{n: int32, q: T*") + KERNELS)
-    assert "no argument of this name" in done.failure
-    assert "'q'" in done.failure
+    emulation = executed(tmp_path, FRONT.replace("{n: int32, x: T*", "{n: int32, q: T*") + KERNELS)
+    assert "no argument of this name" in emulation.failure
+    assert "'q'" in emulation.failure
 
 
 def test_a_name_in_braces_stands_for_the_words_of_its_value(tmp_path):
     text = FRONT.replace("{n: int32, x: T*, half: T*}", """{"{'n x' if width > 16 else 'n'}": T, "{'half'}": T*}""", 1)
     template = written(tmp_path, text + KERNELS)
     for width, names in ((32, ["n", "x"]), (8, ["n"])):
-        made = Instance(template, {"width": width}, PROBLEM).launches
+        launch_sequence = Instance(template, {"width": width}, PROBLEM).launches
         expected = (*((name, "float64") for name in names), ("half", "float64*"))
-        assert made.steps[0].arguments == expected
+        assert launch_sequence.steps[0].arguments == expected
 
 
 def test_a_field_without_a_value_has_the_word_for_that(tmp_path):
@@ -216,8 +216,8 @@ def test_a_field_of_the_problem_is_an_object_in_expressions(tmp_path):
     text = FRONT.replace("operator: double", "operator: double\nfields: {equation: einsum}")
     text = text.replace('["ceil_div(n, width)"]', '["equation.depth | length"]')
     template = written(tmp_path, text + KERNELS)
-    made = Instance(template, {"width": 8}, {**PROBLEM, "equation": "iabc,abcj->ij"}).launches
-    assert made.steps[0].grid == (3, 1, 1)
+    launch_sequence = Instance(template, {"width": 8}, {**PROBLEM, "equation": "iabc,abcj->ij"}).launches
+    assert launch_sequence.steps[0].grid == (3, 1, 1)
 
 
 MAPPED = """{#---
@@ -255,17 +255,17 @@ extern "C" __global__ void twice(int n, const __grid_constant__ Map map, {{ T }}
 
 def test_a_tensor_map_is_an_argument(tmp_path):
     problem: dict[str, Scalar] = {"n": 77, "dtype": "float64"}
-    source, made = sequence(tmp_path, MAPPED, problem)
-    assert made.tensor_maps == (TensorMap("map", "x", "float64", (77, 1), 80, (32, 1)),)
-    assert made.steps[0].arguments[1] == ("map", "tensor_map")
-    assert made == sequence(tmp_path, MAPPED.replace("of:", 'type: "{dtype}", of:'), problem)[1]
+    source, launch_sequence = sequence(tmp_path, MAPPED, problem)
+    assert launch_sequence.tensor_maps == (TensorMap("map", "x", "float64", (77, 1), 80, (32, 1)),)
+    assert launch_sequence.steps[0].arguments[1] == ("map", "tensor_map")
+    assert launch_sequence == sequence(tmp_path, MAPPED.replace("of:", 'type: "{dtype}", of:'), problem)[1]
     ptx = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
-    done = emulate(EmulationTask(made, DOUBLE, problem, 0, {}), ptx)
-    assert (done.unsupported, done.fault) == ("", "")
-    assert done.verification.passed
-    other = replace(made, tensor_maps=(replace(made.tensor_maps[0], dtype="float32"),))
-    done = emulate(EmulationTask(other, DOUBLE, problem, 0, {}), ptx)
-    assert "the tensor map map describes float32 elements, but x holds float64" in done.failure
+    emulation = emulate(EmulationTask(launch_sequence, DOUBLE, problem, 0, {}), ptx)
+    assert (emulation.unsupported, emulation.fault) == ("", "")
+    assert emulation.verification.passed
+    other = replace(launch_sequence, tensor_maps=(replace(launch_sequence.tensor_maps[0], dtype="float32"),))
+    emulation = emulate(EmulationTask(other, DOUBLE, problem, 0, {}), ptx)
+    assert "the tensor map map describes float32 elements, but x holds float64" in emulation.failure
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_the_process_ends_with_the_one_that_asked(tmp_path):
 
 
 def alive(pid):
-    """Whether a process runs; one that has ended and waits to be buried does not."""
+    """Return whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:

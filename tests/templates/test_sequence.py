@@ -49,8 +49,8 @@ def launch(
 
 
 def test_missing_sizes_are_one_and_expressions_are_numbers() -> None:
-    one = launch(grid=("ceil_div(m, tile)", "n"), block=("tile",), shared="4 * tile", arguments=(("m", "int32"),))
-    assert resolved([one], (), scope()) == Launches(
+    declared = launch(grid=("ceil_div(m, tile)", "n"), block=("tile",), shared="4 * tile", arguments=(("m", "int32"),))
+    assert resolved([declared], (), scope()) == Launches(
         (Launch("e", (4, 3, 1), (16, 1, 1), 64, (("m", "int32"),)),),
     )
     assert xyz(["a"], "1") == ("a", "1", "1")
@@ -106,19 +106,19 @@ def test_a_sequence_keeps_its_order_and_what_it_declares() -> None:
 
 
 def test_a_name_in_braces_stands_for_several_arguments() -> None:
-    one = launch(arguments=(("{names}", "int32"), ("A", "T*")))
-    made = resolved([one], (), scope(names="size_i size_j"))
+    declared = launch(arguments=(("{names}", "int32"), ("A", "T*")))
+    made = resolved([declared], (), scope(names="size_i size_j"))
     assert made.steps[0].arguments == (("size_i", "int32"), ("size_j", "int32"), ("A", "float32*"))
 
 
 def test_a_buffer_of_no_elements_does_not_exist() -> None:
-    one = launch(arguments=(("A", "T*"), ("part", "T*")))
+    declared = launch(arguments=(("A", "T*"), ("part", "T*")))
     buffer = DeclaredBuffer("part", "T", "m * (tile - 16)", zero=True)
-    assert resolved([one], [buffer], scope(tile=17)).workspace == (Workspace("part", "float32", 64, zero=True),)
+    assert resolved([declared], [buffer], scope(tile=17)).workspace == (Workspace("part", "float32", 64, zero=True),)
     with pytest.raises(UserError, check=coded("wrong-value", key="workspace.part.elements", found=0, line=4)) as error:
-        resolved([one], [buffer], scope())  # 0, but a size has a part in it
+        resolved([declared], [buffer], scope())  # 0, but a size has a part in it
     assert error.value.key == "workspace.part.elements"
-    gone = resolved([one], [DeclaredBuffer("part", "T", "tile - 16")], scope())
+    gone = resolved([declared], [DeclaredBuffer("part", "T", "tile - 16")], scope())
     assert gone.workspace == ()
     assert gone.steps[0].arguments == (("A", "float32*"),)
 
@@ -216,12 +216,12 @@ def test_expressions_in_the_name_of_a_kernel_are_values() -> None:
 
 
 def test_a_grid_waits_for_the_build_only_where_its_value_depends_on_it() -> None:
-    one = launch(grid=("resident_blocks if persistent == 'occupancy' else min(n, persistent)",))
-    waiting = resolved([one], (), scope(persistent="occupancy"))
+    declared = launch(grid=("resident_blocks if persistent == 'occupancy' else min(n, persistent)",))
+    waiting = resolved([declared], (), scope(persistent="occupancy"))
     assert waiting.wait_for_occupancy
     grid = waiting.steps[0].resident_grid
     assert grid is not None
     assert grid.of(5) == (5, 1, 1)
-    numbered = resolved([one], (), scope(persistent=2))
+    numbered = resolved([declared], (), scope(persistent=2))
     assert not numbered.wait_for_occupancy
     assert numbered.steps[0].grid == (2, 1, 1)

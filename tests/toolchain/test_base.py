@@ -82,7 +82,7 @@ def test_warnings_are_kept_with_their_place_and_once() -> None:
 
 def test_warnings_about_kernels_that_are_not_launched_are_counted() -> None:
     log = "".join(f"k.cu({line}): warning #1-D: odd\n" for line in (2, 3, 5, 6)) + "own.h(5): warning: odd\n"
-    told = "2 warnings about kernels of the file that are not launched; build.log has what was said"
+    told = "2 warnings about kernels of the file that are not launched; see build.log"
     assert warnings_in(log, [("k.cu", 3, 5)]) == ("k.cu(2): odd", "k.cu(6): odd", "own.h(5): odd", told)
     assert warnings_in(log, [("k.cu", 5, 5)])[-1].startswith("1 warning about")
 

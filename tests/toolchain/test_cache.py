@@ -225,11 +225,11 @@ def test_put_keeps_within_the_limit(tmp_path):
 @pytest.fixture
 def looked_at(monkeypatch):
     """Names of the entries that listing a folder yields, as often as it does."""
-    seen, scandir = [], os.scandir
+    entries_listed, scandir = [], os.scandir
 
     def named(items):
         for item in items:
-            seen.append(item.name)
+            entries_listed.append(item.name)
             yield item
 
     @contextlib.contextmanager
@@ -238,7 +238,7 @@ def looked_at(monkeypatch):
             yield named(items)
 
     monkeypatch.setattr(os, "scandir", counted)
-    return seen
+    return entries_listed
 
 
 @pytest.mark.parametrize("others", [10, 2000])

@@ -10,7 +10,7 @@ from lab.base.errors import CompileError, MissingToolError
 from lab.base.executor import WorkerLostError
 from lab.toolchain.command import run_tool
 
-WORDS: Any = {"name": "mytool", "shown": "mytool x", "install": "pip install mytool"}
+WORDS: Any = {"name": "mytool", "command": "mytool x", "install": "pip install mytool"}
 
 
 def test_what_a_tool_prints_and_how_it_ends(tmp_path):

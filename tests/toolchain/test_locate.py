@@ -65,13 +65,13 @@ def test_every_nvrtc_is_found_the_environments_first_and_the_newest_of_them(tmp_
     (toolkit.parent / "libnvrtc.so.13").symlink_to(toolkit)
     (tmp_path / "cuda").symlink_to(tmp_path / "cuda-13.1")
     bare = library(tmp_path / "prefix" / "lib", "12")
-    found = locate.nvrtcs()
-    assert [(one.path.resolve(), one.release) for one in found] == [
+    libraries = locate.nvrtcs()
+    assert [(one.path.resolve(), one.release) for one in libraries] == [
         (thirteen, "13.5"), (twelve, "12.9"), (eleven, "11.8"), (other, "12.4"), (toolkit, "13.1"), (bare, ""),
     ]  # fmt: skip
-    assert [one.release for one in found if one.may_be("12.9.86")] == ["12.9", ""]
-    assert [one.release for one in found if one.may_be("12")] == ["12.9", "12.4", ""]
-    assert all(one.may_be("") for one in found)
+    assert [one.release for one in libraries if one.may_be("12.9.86")] == ["12.9", ""]
+    assert [one.release for one in libraries if one.may_be("12")] == ["12.9", "12.4", ""]
+    assert all(one.may_be("") for one in libraries)
 
 
 def headers_of(folder, number, *, crt=False):
@@ -160,6 +160,6 @@ def test_nvjitlinks_of_wheels_come_before_those_of_toolkits(monkeypatch, tmp_pat
     monkeypatch.setattr("sys.path", [str(tmp_path / "site")])
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     monkeypatch.setenv("LAB_COMPILERS", str(tmp_path / "none"))
-    found = locate.nvjitlinks()
-    assert found[0] == tmp_path / "site/nvidia/cu13/lib/libnvJitLink.so.13"
-    assert found[1] == tmp_path / "toolkit/lib64/libnvJitLink.so.13"
+    libraries = locate.nvjitlinks()
+    assert libraries[0] == tmp_path / "site/nvidia/cu13/lib/libnvJitLink.so.13"
+    assert libraries[1] == tmp_path / "toolkit/lib64/libnvJitLink.so.13"

@@ -52,13 +52,13 @@ def request_for(text, *kernels, arch="sm_90", options=()):
 
 
 def test_ptx_becomes_a_build(assembler, text):
-    made = assembler.compile(request_for(text, "plain", "ns::add"))
-    assert made.cubin.startswith(b"\x7fELF")
-    assert made.ptx == old(text)
-    assert made.symbols == {"plain": "plain", "ns::add": "_ZN2ns3addEPfPKf"}
-    assert made.resources["_ZN2ns3addEPfPKf"].registers > 0
-    assert (made.toolchain, made.arch) == ("ptx", "sm_90")
-    assert "-arch=sm_90" in made.command
+    built = assembler.compile(request_for(text, "plain", "ns::add"))
+    assert built.cubin.startswith(b"\x7fELF")
+    assert built.ptx == old(text)
+    assert built.symbols == {"plain": "plain", "ns::add": "_ZN2ns3addEPfPKf"}
+    assert built.resources["_ZN2ns3addEPfPKf"].registers > 0
+    assert (built.toolchain, built.arch) == ("ptx", "sm_90")
+    assert "-arch=sm_90" in built.command
 
 
 def test_it_is_what_nvrtc_assembles(text):
@@ -66,9 +66,9 @@ def test_it_is_what_nvrtc_assembles(text):
     if found is None or not found.is_library:
         pytest.skip("nvJitLink of NVRTC's release is not on this machine")
     compiled = toolchain("nvrtc==13.5").compile(CompileRequest(SOURCE, "k.cu", "sm_90"))
-    made = found.compile(CompileRequest(compiled.ptx, "k.ptx", "sm_90"))
-    assert made.resources.keys() == compiled.resources.keys()
-    assert made.resources["plain"].registers == compiled.resources["plain"].registers
+    assembled = found.compile(CompileRequest(compiled.ptx, "k.ptx", "sm_90"))
+    assert assembled.resources.keys() == compiled.resources.keys()
+    assert assembled.resources["plain"].registers == compiled.resources["plain"].registers
 
 
 def test_a_build_is_disassembled_and_cached(assembler, text, tmp_path):
@@ -80,8 +80,8 @@ def test_a_build_is_disassembled_and_cached(assembler, text, tmp_path):
 
 
 def test_options(assembler, text):
-    made = assembler.compile(request_for(text, options=("--maxrregcount=24", "--ptxas-options=-O1")))
-    assert made.resources["_ZN2ns3addEPfPKf"].registers <= 24
+    built = assembler.compile(request_for(text, options=("--maxrregcount=24", "--ptxas-options=-O1")))
+    assert built.resources["_ZN2ns3addEPfPKf"].registers <= 24
     with pytest.raises(UserError, check=coded("unknown-name", key="options[0]", found="--use_fast_math")):
         assembler.compile(request_for(text, options=("--use_fast_math",)))
 

@@ -40,20 +40,20 @@ def kernels(group: Group) -> tuple[Kernel, Kernel, Kernel]:
     return kernel(group), kernel(group, thread_tile_0=4), kernel(group, thread_tile_0=2, failure="it did not compile")
 
 
-def measured(ledger: Ledger, cards: Played, done: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
+def measured(ledger: Ledger, cards: Played, progress: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
     model = TimingModel.model_validate({"samples": 2, **timing})
-    return MeasuredBench(ledger, cast("Cards", cards), model, 7, lambda size, points: done.append((size, points)))
+    return MeasuredBench(ledger, cast("Cards", cards), model, 7, lambda size, points: progress.append((size, points)))
 
 
 def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(), list[tuple[Size, int]]()
-    bench, made = measured(ledger, cards, done), kernels(group)
+    cards, progress = Played(), list[tuple[Size, int]]()
+    bench, made = measured(ledger, cards, progress), kernels(group)
     for _ in range(2):
         bench.run(TimingStage.FINAL, group.type, [TimingTask(SIZE, made)], drop=0.1, baseline=True)
     (order,) = cards.orders
     assert [one.kernel for one in order.entrants] == [made[0].facts.id, made[1].facts.id]
     assert cards.cubins == [{made[0].facts.id: b"\x7fELF", made[1].facts.id: b"\x7fELF"}]
-    assert done == [(SIZE, 3), (SIZE, 0)]
+    assert progress == [(SIZE, 3), (SIZE, 0)]
     assert bench.library == "cuBLAS 13"
     assert ledger.of(TimingStage.FINAL, baseline_id(group.type.label), SIZE) == Timed(
         Samples((2.0,)), Kind.MEASURED, "warm", card="GPU-a"
@@ -61,17 +61,17 @@ def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> N
 
 
 def test_a_new_stage_asks_for_times_of_its_own(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(), list[tuple[Size, int]]()
-    bench = measured(ledger, cards, done)
+    cards, progress = Played(), list[tuple[Size, int]]()
+    bench = measured(ledger, cards, progress)
     for stage in (TimingStage.STEPS, TimingStage.FINAL):
         bench.run(stage, group.type, [TimingTask(SIZE, (kernel(group),))], drop=None, baseline=False)
     assert len(cards.orders) == 2
 
 
 def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(), list[tuple[Size, int]]()
+    cards, progress = Played(), list[tuple[Size, int]]()
     broken = kernels(group)[2]
-    measured(ledger, cards, done).run(
+    measured(ledger, cards, progress).run(
         TimingStage.FINAL, group.type, [TimingTask(SIZE, (broken,))], drop=None, baseline=False
     )
     assert cards.orders == []
@@ -84,8 +84,8 @@ SIZES: list[Size] = [(64 * i, 64, 64) for i in range(1, 6)]
 
 
 def test_every_card_times_the_first_size_once_to_compare_them(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(2, slower={"GPU-b": 1.1}), list[tuple[Size, int]]()
-    bench, (first, _, _) = measured(ledger, cards, done), kernels(group)
+    cards, progress = Played(2, slower={"GPU-b": 1.1}), list[tuple[Size, int]]()
+    bench, (first, _, _) = measured(ledger, cards, progress), kernels(group)
     for size in SIZES[:2]:
         bench.run(TimingStage.STEPS, group.type, [TimingTask(size, (first,))], drop=None, baseline=True)
     assert [at for at in cards.at if at[0] == SIZES[0]][1:] == [(SIZES[0], "GPU-a"), (SIZES[0], "GPU-b")]
@@ -99,8 +99,8 @@ def test_every_card_times_the_first_size_once_to_compare_them(ledger: Ledger, gr
 
 
 def test_sizes_go_to_all_cards_and_a_size_stays_on_its_own(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(2), list[tuple[Size, int]]()
-    bench, (first, second, _) = measured(ledger, cards, done), kernels(group)
+    cards, progress = Played(2), list[tuple[Size, int]]()
+    bench, (first, second, _) = measured(ledger, cards, progress), kernels(group)
     for made in ((first,), (first, second)):
         tasks = [TimingTask(size, made) for size in SIZES]
         bench.run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=True)
@@ -116,8 +116,8 @@ def test_sizes_go_to_all_cards_and_a_size_stays_on_its_own(ledger: Ledger, group
 
 
 def test_a_size_whose_card_was_lost_is_timed_again_as_a_whole(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(2), list[tuple[Size, int]]()
-    bench, (first, second, _) = measured(ledger, cards, done), kernels(group)
+    cards, progress = Played(2), list[tuple[Size, int]]()
+    bench, (first, second, _) = measured(ledger, cards, progress), kernels(group)
     bench.run(TimingStage.STEPS, group.type, [TimingTask(SIZES[0], (first,))], drop=None, baseline=True)
     cards.lost = {cards.at[0][1]}  # noticed with the next survey
     bench.run(TimingStage.STEPS, group.type, [TimingTask(SIZES[0], (first, second))], drop=None, baseline=True)
@@ -129,38 +129,42 @@ def test_a_size_whose_card_was_lost_is_timed_again_as_a_whole(ledger: Ledger, gr
 
 
 def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
-    cards, done = Played(), list[tuple[Size, int]]()
-    bench = measured(ledger, cards, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0, pause_ms=40.0)
-    one = kernel(group)
+    cards, progress = Played(), list[tuple[Size, int]]()
+    bench = measured(ledger, cards, progress, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0, pause_ms=40.0)
+    sole_kernel = kernel(group)
     bench.run(
-        TimingStage.FINAL, group.type, [TimingTask(SIZE, (one,), frozenset({one.facts.id}))], drop=0.1, baseline=False
+        TimingStage.FINAL,
+        group.type,
+        [TimingTask(SIZE, (sole_kernel,), frozenset({sole_kernel.facts.id}))],
+        drop=0.1,
+        baseline=False,
     )
     (order,) = cards.orders
     policy = order.policy
     assert (policy.samples, policy.enough_ms, policy.drop, policy.verify, policy.warmup_ms) == (2, 5.0, 0.1, False, 1.0)
     assert policy.pause_ms == 40.0
-    assert order.kept == {one.facts.id}
+    assert order.kept == {sole_kernel.facts.id}
     assert order.problem == product(group.type, SIZE)
     assert order.ground.seed == 7
 
 
 def test_times_are_on_disk_as_soon_as_they_are_known(tmp_path: Path, group: Group) -> None:
-    one = kernel(group)
+    sole_kernel = kernel(group)
     with TuningStore(tmp_path / "run", create=True) as store:
         ledger = Ledger(store)
-        ledger.write(TimingStage.FINAL, SIZE, {one.facts.id: Timed(Samples((1.0,)), Kind.MEASURED)})
+        ledger.write(TimingStage.FINAL, SIZE, {sole_kernel.facts.id: Timed(Samples((1.0,)), Kind.MEASURED)})
         assert Ledger(store).times == ledger.times
-    assert ledger.of(TimingStage.FINAL, one.facts.id, (1, 1, 1)) is None
-    assert ledger.of(TimingStage.STEPS, one.facts.id, SIZE) is None
+    assert ledger.of(TimingStage.FINAL, sole_kernel.facts.id, (1, 1, 1)) is None
+    assert ledger.of(TimingStage.STEPS, sole_kernel.facts.id, SIZE) is None
 
 
 def test_without_a_gpu_times_are_predicted_and_the_baseline_is_not(ledger: Ledger, group: Group) -> None:
-    done: list[tuple[Size, int]] = []
+    progress: list[tuple[Size, int]] = []
     good, _, broken = kernels(group)
     blind = kernel(group, loop=None, thread_tile_0=4)
-    bench = PredictedBench(ledger, H200, lambda size, points: done.append((size, points)))
+    bench = PredictedBench(ledger, H200, lambda size, points: progress.append((size, points)))
     bench.run(TimingStage.FINAL, group.type, [TimingTask(SIZE, (good, blind, broken))], drop=0.1, baseline=True)
-    assert done == [(SIZE, 3)]
+    assert progress == [(SIZE, 3)]
     found = {name: own[SIZE] for name, own in ledger.times[TimingStage.FINAL].items()}
     assert found[good.facts.id].ms == good.predicted_ms(SIZE, H200)
     assert found[broken.facts.id].failure == "it did not compile"
@@ -213,9 +217,9 @@ def choosy(tmp_path: Path, root: Path) -> Kernel:
 
 
 def test_a_kernel_is_not_timed_at_sizes_that_it_does_not_compute(ledger: Ledger, group: Group, choosy: Kernel) -> None:
-    cards, done = Played(), list[tuple[Size, int]]()
+    cards, progress = Played(), list[tuple[Size, int]]()
     tasks = [TimingTask(size, (choosy, kernel(group))) for size in (SIZE, (250, 128, 64))]
-    measured(ledger, cards, done).run(TimingStage.FINAL, group.type, tasks, drop=None, baseline=False)
+    measured(ledger, cards, progress).run(TimingStage.FINAL, group.type, tasks, drop=None, baseline=False)
     assert [len(order.entrants) for order in cards.orders] == [2, 1]
     PredictedBench(ledger, H200, lambda *_: None).run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=False)
     for stage in (TimingStage.FINAL, TimingStage.STEPS):

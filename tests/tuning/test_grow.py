@@ -59,27 +59,27 @@ def prepared(folder: Path, ledger: Ledger, library: str = LIBRARY) -> tuple[Tuni
 
 def test_a_library_picks_the_kernel_that_was_fastest(tmp_path: Path, ledger: Ledger) -> None:
     run, final = prepared(tmp_path, ledger)
-    made = grow.library(run, final, tmp_path, "invented times")
-    assert made is not None
-    assert made.folder == tmp_path / "made_nn"
-    picker = dispatch.load(made.folder)
+    grown = grow.library(run, final, tmp_path, "invented times")
+    assert grown is not None
+    assert grown.folder == tmp_path / "made_nn"
+    picker = dispatch.load(grown.folder)
     few, many, _ = (one.facts.name for one in final.kernels)
     for size in final.sizes.ranges:
         assert picker.select(*extents(size)[:3]) == (few if size[0] < 200 else many)
     assert picker.select(7, 7, 4096) == many
     assert picker.library.times is TimesKind.MEASURED
     assert picker.library.source == "invented times"
-    assert picker.library.loss == made.facts.loss
-    assert made.facts.kernels == picker.library.logic.kernels
-    assert made.facts.loss.mean == 0
-    for name in made.facts.kernels:
-        assert (made.folder / f"{name}.cubin").read_bytes() == b"\x7fELF"
+    assert picker.library.loss == grown.facts.loss
+    assert grown.facts.kernels == picker.library.logic.kernels
+    assert grown.facts.loss.mean == 0
+    for name in grown.facts.kernels:
+        assert (grown.folder / f"{name}.cubin").read_bytes() == b"\x7fELF"
 
 
 def test_thresholds_and_losses_have_times_of_their_own(tmp_path: Path, ledger: Ledger) -> None:
     run, final = prepared(tmp_path, ledger)
-    made = grow.library(run, final, tmp_path, "")
-    assert made is not None
+    grown = grow.library(run, final, tmp_path, "")
+    assert grown is not None
     few, many, never = (one.facts.name for one in final.kernels)
     sizes = {stage: {size for own in ledger.times[stage].values() for size in own} for stage in TimingStage}
     assert len(sizes[TimingStage.HELD_OUT]) == 5
@@ -88,15 +88,15 @@ def test_thresholds_and_losses_have_times_of_their_own(tmp_path: Path, ledger: L
     assert not (sizes[TimingStage.HELD_OUT] | sizes[TimingStage.REFINED]) & set(final.sizes.all)
     assert never not in ledger.times[TimingStage.REFINED]  # slow at every size around
     assert set(ledger.times[TimingStage.HELD_OUT]) == {few, many}  # the library's own
-    assert made.facts.held_out is not None
-    assert made.facts.held_out.sizes == 5
+    assert grown.facts.held_out is not None
+    assert grown.facts.held_out.sizes == 5
 
 
 def test_the_kernel_that_is_picked_at_a_held_out_size_gets_all_samples(tmp_path: Path, ledger: Ledger) -> None:
     run, final = prepared(tmp_path, ledger)
-    made = grow.library(run, final, tmp_path, "")
-    assert made is not None
-    picker = dispatch.load(made.folder)
+    grown = grow.library(run, final, tmp_path, "")
+    assert grown is not None
+    picker = dispatch.load(grown.folder)
     for task in run.bench.tasks[TimingStage.HELD_OUT]:  # type: ignore[attr-defined]
         assert task.kept == {picker.select(*task.size)}
 
@@ -104,17 +104,17 @@ def test_the_kernel_that_is_picked_at_a_held_out_size_gets_all_samples(tmp_path:
 def test_predicted_times_make_a_predicted_library(tmp_path: Path, ledger: Ledger) -> None:
     run, final = prepared(tmp_path, ledger)
     run.bench.kind = Kind.PREDICTED  # type: ignore[misc]
-    made = grow.library(run, final, tmp_path, "")
-    assert made is not None
-    assert dispatch.load(made.folder).library.times is TimesKind.PREDICTED
+    grown = grow.library(run, final, tmp_path, "")
+    assert grown is not None
+    assert dispatch.load(grown.folder).library.times is TimesKind.PREDICTED
 
 
 @pytest.mark.parametrize(("form", "text"), [("nested", "if (m"), ("table", "splits[]")])
 def test_the_file_says_how_the_c_picks_a_kernel(tmp_path: Path, ledger: Ledger, form: str, text: str) -> None:
     run, final = prepared(tmp_path, ledger, library=f"library: {{name: made, selection: {form}}}")
-    made = grow.library(run, final, tmp_path, "")
-    assert made is not None
-    assert text in (made.folder / f"{made.folder.name}.c").read_text()
+    grown = grow.library(run, final, tmp_path, "")
+    assert grown is not None
+    assert text in (grown.folder / f"{grown.folder.name}.c").read_text()
 
 
 def test_a_file_that_asks_for_no_library_gets_none(tmp_path: Path, ledger: Ledger) -> None:
@@ -150,10 +150,10 @@ def test_a_library_of_batches_picks_by_the_number_of_products(tmp_path: Path, le
     run, _ = context(read, ledger, ms)
     final = final_of(read, group.type, [few, many], frozenset())
     race(run, final)
-    made = grow.library(run, final, tmp_path, "invented times")
-    assert made is not None
-    assert made.facts.loss.mean == 0
-    picker = dispatch.load(made.folder)
+    grown = grow.library(run, final, tmp_path, "invented times")
+    assert grown is not None
+    assert grown.facts.loss.mean == 0
+    picker = dispatch.load(grown.folder)
     assert picker.library.batched
     for size in final.sizes.all:
         m, n, k, batch = size
@@ -170,10 +170,10 @@ def test_exact_sizes_alone_make_a_library_without_held_out_sizes(tmp_path: Path,
     run, bench = context(read, ledger, lambda name, size: 1.0)
     final = final_of(read, group.type, [kernel(group)], frozenset())
     race(run, final)
-    made = grow.library(run, final, tmp_path, "")
-    assert made is not None
-    assert made.facts.held_out is None
-    assert made.facts.interpolated == 0
+    grown = grow.library(run, final, tmp_path, "")
+    assert grown is not None
+    assert grown.facts.held_out is None
+    assert grown.facts.interpolated == 0
     assert set(bench.tasks) == {TimingStage.FINAL}
 
 
@@ -206,26 +206,26 @@ def choosy_library(
 def test_where_a_kernel_cannot_take_a_size_the_best_of_the_others_is_picked(
     tmp_path: Path, ledger: Ledger, root: Path
 ) -> None:
-    made, final = choosy_library(tmp_path, ledger, root, lambda size: 1.0)
+    grown, final = choosy_library(tmp_path, ledger, root, lambda size: 1.0)
     choosy, few, many = final.kernels
-    assert made is not None
-    picker = dispatch.load(made.folder)
+    assert grown is not None
+    picker = dispatch.load(grown.folder)
     for size in final.sizes.ranges:
         other = few if size[0] < 300 else many
         assert picker.select(*extents(size)[:3]) == (choosy if size[0] % 128 == 0 else other).facts.name
     assert picker.library.general is not None
     assert [kernel.requires for kernel in picker.library.kernels if kernel.requires] == ["((lda % 128) == 0)"]
-    assert made.facts.loss.mean == 0
+    assert grown.facts.loss.mean == 0
 
 
 def test_a_kernel_is_not_picked_where_it_is_slow_at_the_few_sizes_that_it_takes(
     tmp_path: Path, ledger: Ledger, root: Path
 ) -> None:
     # at 128 rows it wins by little, and over all sizes it loses less than either of the others
-    made, final = choosy_library(tmp_path, ledger, root, lambda size: 1.99 if size[0] == 128 else 2.2)
+    grown, final = choosy_library(tmp_path, ledger, root, lambda size: 1.99 if size[0] == 128 else 2.2)
     choosy, *_ = final.kernels
-    assert made is not None
-    picker = dispatch.load(made.folder)
+    assert grown is not None
+    picker = dispatch.load(grown.folder)
     slow = [size for size in final.sizes.ranges if size[0] in (256, 384, 512)]
     assert slow
     assert choosy.facts.name not in {picker.select(*extents(size)[:3]) for size in slow}

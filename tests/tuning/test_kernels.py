@@ -25,8 +25,8 @@ def group(tmp_path: Path) -> Group:
 
 
 def candidates(group: Group, *tiles: int) -> list[Candidate]:
-    made = [candidate(group, {**group.initial, "thread_tile_0": tile, "thread_tile_1": tile}) for tile in tiles]
-    return [one for one in made if isinstance(one, Candidate)]
+    proposed = [candidate(group, {**group.initial, "thread_tile_0": tile, "thread_tile_1": tile}) for tile in tiles]
+    return [one for one in proposed if isinstance(one, Candidate)]
 
 
 class Shop:
@@ -46,18 +46,18 @@ class Shop:
 
 
 def test_a_kernel_is_built_once_and_its_facts_are_read_from_its_code(group: Group) -> None:
-    made, (one,) = Shop(), candidates(group, 4)
-    first = made.shop.make([one, one])
-    second = made.shop.make([one])
-    assert made.asked == [1]
+    workshop, (tile_candidate,) = Shop(), candidates(group, 4)
+    first = workshop.shop.make([tile_candidate, tile_candidate])
+    second = workshop.shop.make([tile_candidate])
+    assert workshop.asked == [1]
     assert first == second
-    assert list(first) == [one.name]
-    built = first[one.name]
+    assert list(first) == [tile_candidate.name]
+    built = first[tile_candidate.name]
     facts = built.facts
-    assert made.told == [facts]
-    assert list(made.shop.known) == [facts.id]
+    assert workshop.told == [facts]
+    assert list(workshop.shop.known) == [facts.id]
     assert built.cubin.startswith(b"\x7fELF")
-    assert (facts.name, facts.group, facts.type, facts.arch) == (one.name, "tensile", "float32_nn", "sm_90")
+    assert (facts.name, facts.group, facts.type, facts.arch) == (tile_candidate.name, "tensile", "float32_nn", "sm_90")
     assert facts.threads == 256
     assert facts.registers > 0
     assert facts.blocks_per_sm > 0
@@ -69,22 +69,22 @@ def test_a_kernel_is_built_once_and_its_facts_are_read_from_its_code(group: Grou
 
 
 def test_what_decides_the_code_or_the_launch_decides_the_id(group: Group) -> None:
-    made = Shop()
-    kernels = made.shop.make(candidates(group, 4, 2))
+    workshop = Shop()
+    kernels = workshop.shop.make(candidates(group, 4, 2))
     assert len({one.facts.id for one in kernels.values()}) == 2
     other = Workshop(toolchain("nvrtc"), "sm_80", H200, InProcess(), lambda _: None, build_once)
     assert not set(other.make(candidates(group, 4))) - set(kernels)
-    assert not set(other.known) & set(made.shop.known)
+    assert not set(other.known) & set(workshop.shop.known)
 
 
 def test_a_kernel_that_cannot_be_built_says_why_and_is_not_built_again(group: Group) -> None:
-    made = Shop("ptxas refused it")
-    (one,) = candidates(group, 4)
+    workshop = Shop("ptxas refused it")
+    (tile_candidate,) = candidates(group, 4)
     for _ in range(2):
-        built = made.shop.make([one])[one.name]
+        built = workshop.shop.make([tile_candidate])[tile_candidate.name]
         assert (built.facts.failure, built.cubin, dict(built.loops)) == ("ptxas refused it", b"", {})
         assert built.predicted_ms((64, 64, 64), H200) is None
-    assert made.asked == [1]
+    assert workshop.asked == [1]
 
 
 def test_the_prediction_of_a_sequence_counts_every_launch(group: Group) -> None:
@@ -113,10 +113,10 @@ def test_a_header_beside_the_template_is_found_and_decides_the_id(tmp_path: Path
     for header in ("#define OWN", "#define OWN __device__ int unused;"):
         (tmp_path / "own.h").write_text(header)
         (group,) = tuning(tmp_path, text=file).groups
-        (made,) = Shop().shop.make(candidates(group, 4)).values()
-        assert made.facts.failure == ""
-        assert made.cubin
-        ids.add(made.facts.id)
+        (kernel_built,) = Shop().shop.make(candidates(group, 4)).values()
+        assert kernel_built.facts.failure == ""
+        assert kernel_built.cubin
+        ids.add(kernel_built.facts.id)
     assert len(ids) == 2
 
 
@@ -125,13 +125,13 @@ def test_float64_has_half_the_peak_and_twice_the_bytes(tmp_path: Path) -> None:
     single, double = (tuning(tmp_path, f"problem: {{Precision: {letter}}}").groups[0] for letter in "SD")
     times = []
     for group in (single, double):
-        made = Shop().shop.make(candidates(group, 4))
-        (one,) = made.values()
-        assert one.facts.failure == ""
-        assert one.facts.type == f"{group.type.dtype}_nn"
-        assert one.facts.census is not None
-        assert one.facts.census.fma == 4 * 4 * 8
-        predicted = one.predicted_ms((4096, 4096, 4096), H200)
+        kernels = Shop().shop.make(candidates(group, 4))
+        (sole_kernel,) = kernels.values()
+        assert sole_kernel.facts.failure == ""
+        assert sole_kernel.facts.type == f"{group.type.dtype}_nn"
+        assert sole_kernel.facts.census is not None
+        assert sole_kernel.facts.census.fma == 4 * 4 * 8
+        predicted = sole_kernel.predicted_ms((4096, 4096, 4096), H200)
         assert predicted is not None
         assert 2 * 4096**3 / predicted / 1e9 < H200.peak_tflops(group.type.dtype)
         times.append(predicted)
@@ -141,15 +141,15 @@ def test_float64_has_half_the_peak_and_twice_the_bytes(tmp_path: Path) -> None:
 def of_matrix_instructions(group: Group, name: str, **given: int) -> Candidate:
     template = front_matter.load(f"hgemm/{name}.cu.j2", front_matter.search_path())
     other = replace(group, name=name, template=template, type=ProblemType("bfloat16", "nn"), constraints=())
-    made = candidate(other, given)
-    assert isinstance(made, Candidate)  # what it requires of sizes excludes no kernel
-    return made
+    proposed = candidate(other, given)
+    assert isinstance(proposed, Candidate)  # what it requires of sizes excludes no kernel
+    return proposed
 
 
 def test_a_kernel_says_which_sizes_it_does_not_compute(group: Group) -> None:
     shop = Workshop(toolchain("nvrtc"), "sm_90a", H200, InProcess(), lambda _: None, build_once)
-    one = of_matrix_instructions(group, "v7_cluster", block_m=128)
-    built = shop.make([one])[one.name]
+    proposed = of_matrix_instructions(group, "v7_cluster", block_m=128)
+    built = shop.make([proposed])[proposed.name]
     assert built.facts.failure == ""
     assert (built.facts.threads, built.facts.cluster, built.facts.blocks_per_sm) == (384, 2, 1)
     assert built.facts.peak_tflops == H200.tensor_tflops({FLOAT16: 1.0})

@@ -116,7 +116,9 @@ def test_a_kernel_that_was_dropped_after_its_first_sample_is_counted_but_was_run
     first = final.kernels[0].facts.id
     once = Timed(Samples((5.0,)), Kind.MEASURED, "warm")
     original = bench._timed
-    bench._timed = lambda one, size: once if (one.facts.id, size) == (first, WIDE[0]) else original(one, size)  # type: ignore[method-assign]
+    bench._timed = lambda tuning_kernel, size: (  # type: ignore[method-assign]
+        once if (tuning_kernel.facts.id, size) == (first, WIDE[0]) else original(tuning_kernel, size)
+    )
     cuts = race(run, final)
     assert cuts == (Cut(CutKind.FIRST_SAMPLE, 1, 0.15),)
     assert step(final, ledger, cuts, "large").text.endswith(", 0 left out.")

@@ -84,9 +84,9 @@ def test_two_cards_find_what_one_does_and_each_size_is_of_one_card(done, tmp_pat
     file, folder, _, _ = done
     outcome = played.play(file, tmp_path / "two", played.Watched(), cluster="local")
     assert not outcome.failed
-    with TuningStore(folder) as one, TuningStore(tmp_path / "two") as two:
+    with TuningStore(folder) as single_store, TuningStore(tmp_path / "two") as two:
         for stage in TimingStage:
-            first, second = one.times(stage), two.times(stage)
+            first, second = single_store.times(stage), two.times(stage)
             assert {name: own.keys() for name, own in first.items()} == {n: own.keys() for n, own in second.items()}
             for name, own in second.items():
                 assert {size: timed.ms for size, timed in own.items()} == {
@@ -94,7 +94,7 @@ def test_two_cards_find_what_one_does_and_each_size_is_of_one_card(done, tmp_pat
                 }
             homes = {(size, timed.card) for own in second.values() for size, timed in own.items() if timed.samples}
             assert len(homes) == len({size for size, _ in homes})
-        assert one.facts().cards == ()
+        assert single_store.facts().cards == ()
         cards = two.facts().cards
     assert [(card.label, card.control, card.differs) for card in cards] == [("GPU 0", 1.0, ""), ("GPU 1", 1.0, "")]
     assert all(card.variants for card in cards)

@@ -1,4 +1,4 @@
-"""What an observer hears of sizes."""
+"""Size events delivered to an observer."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def timed(ms):
 
 def run(parts, times, beside=None):
     ledger, group, heard = parts
-    made = [kernel(group), kernel(group, thread_tile_0=4), kernel(group, thread_tile_0=2)]
-    found = {one.facts.id: timed(ms) for one, ms in zip(made, times, strict=True)}
+    kernels = [kernel(group), kernel(group, thread_tile_0=4), kernel(group, thread_tile_0=2)]
+    found = {one.facts.id: timed(ms) for one, ms in zip(kernels, times, strict=True)}
     if beside:
         found[baseline_id(group.type.label)] = timed(beside)
     news = SizeNews(ledger, heard)
     played = Bench(ledger, news, found)
     bench = WatchedBench(played, news)
-    bench.run(TimingStage.FINAL, group.type, iter([TimingTask(SIZE, tuple(made))]), drop=0.3, baseline=True)
+    bench.run(TimingStage.FINAL, group.type, iter([TimingTask(SIZE, tuple(kernels))]), drop=0.3, baseline=True)
     assert played.options == (0.3, True)
     assert (bench.kind, bench.library) == (Kind.MEASURED, "cuBLAS 13")
     assert heard.asked_for == [(f"{group.type.label}, step 7", 1)]
-    return made, heard.sizes[0]
+    return kernels, heard.sizes[0]
 
 
 def test_the_fastest_kernel_at_a_size_is_named(parts):
-    made, (size, points, leader) = run(parts, (0.4, 0.2, None))
+    kernels, (size, points, leader) = run(parts, (0.4, 0.2, None))
     assert (size, points) == (SIZE, 3)
-    assert leader == SizeLeader(made[1].facts.name, leader.tflops, Kind.MEASURED)
+    assert leader == SizeLeader(kernels[1].facts.name, leader.tflops, Kind.MEASURED)
     assert leader.tflops == pytest.approx(0.01)
     assert leader.beside == ""
 

@@ -70,8 +70,8 @@ def work(
 
 
 def test_groups_choose_by_themselves_and_race_together(store: TuningStore) -> None:
-    done, bench, steps = work(store)
-    done.everything()
+    tuning_work, bench, steps = work(store)
+    tuning_work.everything()
     assert [(step.group, step.number) for step in steps] == [
         *(("first", number) for number in range(1, 7)),
         *(("second", number) for number in range(1, 7)),
@@ -83,63 +83,63 @@ def test_groups_choose_by_themselves_and_race_together(store: TuningStore) -> No
         (64, 64, 64): 1,
         (128, 64, 64): 1,
     }
-    left = done.remember(facts(None))
+    left = tuning_work.remember(facts(None))
     assert list(left.libraries) == ["made_nn"]
     assert (store.folder / "made_nn").is_dir()
     assert store.facts() == left
-    assert {one.name for one in store.kernels()} == {one.facts.name for one in done.shop.known.values()}
+    assert {one.name for one in store.kernels()} == {one.facts.name for one in tuning_work.shop.known.values()}
     assert store.steps()[0][NAME] == tuple(steps)
-    assert done.failures() == ()
+    assert tuning_work.failures() == ()
 
 
 def test_the_single_tuned_kernel_is_built_raced_and_remembered(store: TuningStore) -> None:
-    done, bench, _ = work(store, "single_tuned: {ThreadTile: [8, 8]}")
-    done.everything()
-    (single,) = done.remember(facts(None)).singles[NAME]
-    assert "TT8x8" in done.shop.known[single].facts.name
+    tuning_work, bench, _ = work(store, "single_tuned: {ThreadTile: [8, 8]}")
+    tuning_work.everything()
+    (single,) = tuning_work.remember(facts(None)).singles[NAME]
+    assert "TT8x8" in tuning_work.shop.known[single].facts.name
     tasks = {task.size: task for task in bench.tasks[TimingStage.FINAL]}
     assert single in {one.facts.id for one in tasks[64, 64, 64].kernels}
     assert all(task.kept == {single} for task in tasks.values())
 
 
 def test_a_single_tuned_kernel_that_breaks_a_rule_is_a_mistake_in_the_file(store: TuningStore) -> None:
-    done, _, _ = work(store, "single_tuned: {ThreadTile: [8, 8], WorkGroup: [64, 64, 1]}")
+    tuning_work, _, _ = work(store, "single_tuned: {ThreadTile: [8, 8], WorkGroup: [64, 64, 1]}")
     with pytest.raises(UserError, check=coded("mismatch", key="single_tuned")) as raised:
-        done.everything()
+        tuning_work.everything()
     assert raised.value.key == "single_tuned"
 
 
 def test_what_was_done_before_an_interruption_is_remembered(store: TuningStore) -> None:
-    done, _, steps = work(store)
+    tuning_work, _, steps = work(store)
 
     def interrupt(step: ProtocolStep) -> None:
         steps.append(step)
         if step.group == "second":
             raise KeyboardInterrupt
 
-    done.stepped = interrupt
+    tuning_work.stepped = interrupt
     with pytest.raises(KeyboardInterrupt):
-        done.everything()
-    left = done.remember(replace(facts(None), interrupted=True))
+        tuning_work.everything()
+    left = tuning_work.remember(replace(facts(None), interrupted=True))
     assert left.libraries == {}
     assert [step.group for step in store.steps()[0][NAME]][:6] == ["first"] * 6
     assert store.facts().interrupted
 
 
 def test_failures_are_told_once_a_kernel(store: TuningStore) -> None:
-    done, _, _ = work(store)
-    done.everything()
-    good, *_ = done.shop.known.values()
+    tuning_work, _, _ = work(store)
+    tuning_work.everything()
+    good, *_ = tuning_work.shop.known.values()
     wrong = Timed(None, Kind.MEASURED, failure="the result is wrong")
     for size in ((64, 64, 64), (128, 64, 64)):
-        done.context.ledger.write(TimingStage.FINAL, size, {good.facts.id: wrong})
-    assert done.failures() == (f"{good.facts.name}: at (64, 64, 64): the result is wrong",)
+        tuning_work.context.ledger.write(TimingStage.FINAL, size, {good.facts.id: wrong})
+    assert tuning_work.failures() == (f"{good.facts.name}: at (64, 64, 64): the result is wrong",)
 
 
 def test_kernels_that_cannot_be_built_end_the_run_and_are_told(store: TuningStore) -> None:
-    done, _, _ = work(store, function=refuse)
+    tuning_work, _, _ = work(store, function=refuse)
     with pytest.raises(UserError, check=coded("nothing-left", found="refused: 2")) as raised:
-        done.everything()
+        tuning_work.everything()
     assert "refused: 2" in str(raised.value)
-    assert len(done.failures()) == 2
-    assert all(sentence.endswith(": refused") for sentence in done.failures())
+    assert len(tuning_work.failures()) == 2
+    assert all(sentence.endswith(": refused") for sentence in tuning_work.failures())

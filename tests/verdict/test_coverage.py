@@ -46,20 +46,20 @@ def test_a_line_of_blocks_covers_what_its_grid_covers(n):
 
 
 def test_a_grid_that_is_rounded_down_leaves_the_tail():
-    found = judged(1_000_003, (1_000_003 // 128, 1, 1), line(1_000_003))
-    assert found.coverage is Coverage.INCOMPLETE
-    assert found.element == 1_000_003 // 128 * 128
+    judgement = judged(1_000_003, (1_000_003 // 128, 1, 1), line(1_000_003))
+    assert judgement.coverage is Coverage.INCOMPLETE
+    assert judgement.element == 1_000_003 // 128 * 128
 
 
 def test_a_clamped_grid_leaves_nearly_everything():
-    found = judged(1_000_003, (64, 1, 1), line(1_000_003))
-    assert (found.coverage, found.element, found.missing) == (Coverage.INCOMPLETE, 8192, 1_000_003 - 8192)
+    judgement = judged(1_000_003, (64, 1, 1), line(1_000_003))
+    assert (judgement.coverage, judgement.element, judgement.missing) == (Coverage.INCOMPLETE, 8192, 1_000_003 - 8192)
 
 
 def test_blocks_that_do_nothing_leave_their_elements():
-    found = judged(1_000_003, (7813, 1, 1), line(1_000_003, limit=500_000))
-    assert found.coverage is Coverage.INCOMPLETE
-    assert found.element >= 500_000
+    judgement = judged(1_000_003, (7813, 1, 1), line(1_000_003, limit=500_000))
+    assert judgement.coverage is Coverage.INCOMPLETE
+    assert judgement.element >= 500_000
 
 
 def test_a_grid_stride_loop_covers_everything():
@@ -79,22 +79,22 @@ def test_tiles_cover_a_matrix(m, n):
 
 def test_a_matrix_whose_last_columns_no_block_reaches():
     m, n = 1000, 777
-    found = judged(m * n, (n // 64, -(-m // 32), 1), tile(m, n, 32, 64))
-    assert found.coverage is Coverage.INCOMPLETE
-    assert found.element % n >= n // 64 * 64
+    judgement = judged(m * n, (n // 64, -(-m // 32), 1), tile(m, n, 32, 64))
+    assert judgement.coverage is Coverage.INCOMPLETE
+    assert judgement.element % n >= n // 64 * 64
 
 
 def test_a_guard_that_is_off_by_one_leaves_the_last_column():
     m, n = 1000, 777
-    found = judged(m * n, (13, 32, 1), tile(m, n - 1, 32, 64, pitch=n))
-    assert found.coverage is Coverage.INCOMPLETE
-    assert found.element % n == n - 1
+    judgement = judged(m * n, (13, 32, 1), tile(m, n - 1, 32, 64, pitch=n))
+    assert judgement.coverage is Coverage.INCOMPLETE
+    assert judgement.element % n == n - 1
 
 
 def test_a_guard_on_rows_that_is_too_small():
     m, n = 1000, 777
-    found = judged(m * n, (13, 32, 1), tile(m - 10, n, 32, 64))
-    assert found.coverage is Coverage.INCOMPLETE
+    judgement = judged(m * n, (13, 32, 1), tile(m - 10, n, 32, 64))
+    assert judgement.coverage is Coverage.INCOMPLETE
 
 
 def test_blocks_in_swizzled_order_are_compared_by_counts():
@@ -117,9 +117,9 @@ def test_unequal_blocks_out_of_order_are_unknown():
 
 
 def test_blocks_whose_index_wraps_around_write_the_elements_of_others():
-    found = judged(5_000_000_000, (19_531_250, 1, 1), lambda x, *_: np.arange(256) + x * 256 % 2**32)
-    assert found.coverage is Coverage.INCOMPLETE
-    assert found.element >= 2**32
+    judgement = judged(5_000_000_000, (19_531_250, 1, 1), lambda x, *_: np.arange(256) + x * 256 % 2**32)
+    assert judgement.coverage is Coverage.INCOMPLETE
+    assert judgement.element >= 2**32
 
 
 def test_blocks_that_write_nothing_say_nothing():
@@ -133,12 +133,12 @@ def test_sampled_blocks_say_what_all_blocks_do(m, n, rows, columns, change, data
     grid = (max(1, -(-n // columns) + data.draw(st.integers(-1, 0))), max(1, -(-m // rows)), 1)
     guard = max(1, n + min(0, change))
     stores = tile(m, guard, rows, columns, pitch=n)
-    found = judged(m * n, grid, stores)
+    judgement = judged(m * n, grid, stores)
     written = np.zeros(m * n, np.bool_)
     for number in range(math.prod(grid)):
         written[stores(*block_index(number, grid, ALONE))] = True
-    if found.coverage is Coverage.COMPLETE:
+    if judgement.coverage is Coverage.COMPLETE:
         assert written.all()
-    elif found.coverage is Coverage.INCOMPLETE:
+    elif judgement.coverage is Coverage.INCOMPLETE:
         assert not written.all()
-        assert found.element < 0 or not written[found.element]
+        assert judgement.element < 0 or not written[judgement.element]

@@ -74,7 +74,7 @@ BUSY = """    float v = x[i];
 
 def test_variants_of_the_same_work_tie_and_the_one_with_four_times_the_instructions_is_last(tmp_path):
     plain = INDEX + BUSY
-    found = answered(
+    analysed = answered(
         tmp_path,
         "Increment",
         {
@@ -83,34 +83,34 @@ def test_variants_of_the_same_work_tie_and_the_one_with_four_times_the_instructi
             "same": (plain % 400, "n // 256", 256),
         },
     )
-    assert all(record.status.sound for record in found.records)
-    assert found.response.basis is Basis.SCORE
-    assert order(found)[-1] == "much"
-    value = {record.kernel: found.response.of(record) for record in found.records}
+    assert all(record.status.sound for record in analysed.records)
+    assert analysed.response.basis is Basis.SCORE
+    assert order(analysed)[-1] == "much"
+    value = {record.kernel: analysed.response.of(record) for record in analysed.records}
     assert value["little"] == value["same"] == pytest.approx(4 * value["much"], rel=0.1)
-    assert standings(found) == {"much": None, "little": "tied", "same": "tied"}
-    assert "predicted" in found.answer.lead
-    assert len(found.answer.lead.split()) <= MOST_WORDS
-    assert "ratio that matters is integer share" in found.answer.text
-    (shown,) = (column for column in found.columns if column.name == "ratio_that_matters")
-    assert all((shown.get(record) or 0) > 0.3 for record in found.records)
-    assert all(record.ptx.hot_name != "body" for record in found.records)
+    assert standings(analysed) == {"much": None, "little": "tied", "same": "tied"}
+    assert "predicted" in analysed.answer.lead
+    assert len(analysed.answer.lead.split()) <= MOST_WORDS
+    assert "ratio that matters is integer share" in analysed.answer.text
+    (shown,) = (column for column in analysed.columns if column.name == "ratio_that_matters")
+    assert all((shown.get(record) or 0) > 0.3 for record in analysed.records)
+    assert all(record.ptx.hot_name != "body" for record in analysed.records)
 
 
 def test_where_all_tie_nobody_is_best(tmp_path):
     add = INDEX + "    y[i] = x[i] + 1.0f;"
-    found = answered(tmp_path, "Increment", {f"b{b}": (add, f"n // {b}", b) for b in (256, 512)})
-    assert len(tied_with_best(found.records, found.response)) == 2
-    assert set(standings(found).values()) == {"tied"}
-    assert "cannot be told apart without a GPU" in found.answer.lead
-    assert "100.0" not in found.answer.headline
-    assert all(record.sass.hot_name == "body" for record in found.records)
-    assert {column.title for column in found.columns} >= {"SASS bytes : instruction"}
+    analysed = answered(tmp_path, "Increment", {f"b{b}": (add, f"n // {b}", b) for b in (256, 512)})
+    assert len(tied_with_best(analysed.records, analysed.response)) == 2
+    assert set(standings(analysed).values()) == {"tied"}
+    assert "cannot be told apart without a GPU" in analysed.answer.lead
+    assert "100.0" not in analysed.answer.headline
+    assert all(record.sass.hot_name == "body" for record in analysed.records)
+    assert {column.title for column in analysed.columns} >= {"SASS bytes : instruction"}
 
 
 def test_uncoalesced_accesses_are_last(tmp_path):
     strided = INDEX + "    int j = (i % 256) * (n / 256) + i / 256;\n    y[j] = x[j] + 1.0f;"
-    found = answered(
+    analysed = answered(
         tmp_path,
         "Increment",
         {
@@ -123,9 +123,9 @@ def test_uncoalesced_accesses_are_last(tmp_path):
             ),
         },
     )
-    assert order(found) == ["over_the_grid", "coalesced", "strided"]  # a loop over the grid starts fewer blocks
-    assert standings(found) == {"strided": None, "coalesced": None, "over_the_grid": "best"}
-    assert "bytes moved per byte used" in found.answer.lead
+    assert order(analysed) == ["over_the_grid", "coalesced", "strided"]  # a loop over the grid starts fewer blocks
+    assert standings(analysed) == {"strided": None, "coalesced": None, "over_the_grid": "best"}
+    assert "bytes moved per byte used" in analysed.answer.lead
 
 
 def test_a_stencil_that_divides_is_behind_one_that_does_not(tmp_path):
@@ -135,10 +135,10 @@ def test_a_stencil_that_divides_is_behind_one_that_does_not(tmp_path):
         + "    float s = 0;\n#pragma unroll\n    for (int d = -2; d <= 2; ++d)"
         + " { int j = i + d; j += j < 0 ? n : j >= n ? -n : 0; s += x[j]; }\n    y[i] = s;"
     )
-    found = answered(tmp_path, "Stencil", {"divides": (slow, "n // 256", 256), "selects": (fast, "n // 256", 256)})
-    assert all(record.status.sound for record in found.records)
-    assert order(found) == ["selects", "divides"]
-    executed = {record.kernel: record.emulation.executed.warps for record in found.records}
+    analysed = answered(tmp_path, "Stencil", {"divides": (slow, "n // 256", 256), "selects": (fast, "n // 256", 256)})
+    assert all(record.status.sound for record in analysed.records)
+    assert order(analysed) == ["selects", "divides"]
+    executed = {record.kernel: record.emulation.executed.warps for record in analysed.records}
     assert executed["divides"] < executed["selects"]  # in PTX, where a remainder is one instruction
 
 
@@ -151,9 +151,9 @@ def test_atomics_in_global_memory_are_behind_those_in_shared_memory(tmp_path):
     if (threadIdx.x < 64) atomicAdd(&y[threadIdx.x], bins[threadIdx.x]);"""
     twice = """    for (int i = blockIdx.x * 4096 + threadIdx.x; i < (blockIdx.x + 1) * 4096; i += 256)
     { atomicAdd(&y[x[i]], 2); atomicSub(&y[x[i]], 1); }"""
-    found = answered(
+    analysed = answered(
         tmp_path, "Histogram", {"twice": (twice, "n // 4096", 256), "shared": (local, "n // 4096", 256)}, "int"
     )
-    assert all(record.status.sound for record in found.records)
-    assert order(found) == ["shared", "twice"]
-    assert "ratio that matters is atomic share" in found.answer.text
+    assert all(record.status.sound for record in analysed.records)
+    assert order(analysed) == ["shared", "twice"]
+    assert "ratio that matters is atomic share" in analysed.answer.text

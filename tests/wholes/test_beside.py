@@ -228,16 +228,16 @@ def folder(tmp_path):
 
 
 def judged(folder, *texts):
-    """What is wrong with each variant of some experiments, by kernel and label; empty where it is right."""
-    made = []
+    """Return the faults of each variant of some experiments, by kernel and label; empty where it is correct."""
+    planned_variants = []
     for text in texts:
         experiment = from_text(text, folder / "e.yaml")
         tools = toolchains(experiment)
-        made += [(experiment, one) for one in plan(experiment, expand(experiment).points, tools, ["sm_90"])]
-    outcomes = build([build_task(planned) for _, planned in made])
+        planned_variants += [(experiment, one) for one in plan(experiment, expand(experiment).points, tools, ["sm_90"])]
+    outcomes = build([build_task(planned) for _, planned in planned_variants])
     return [
         (f"{planned.point.kernel.name} {planned.label}".strip(), wrong(experiment, planned, outcome))
-        for (experiment, planned), outcome in zip(made, outcomes, strict=True)
+        for (experiment, planned), outcome in zip(planned_variants, outcomes, strict=True)
     ]
 
 
@@ -299,7 +299,7 @@ def test_an_array_of_another_type_is_a_mistake_of_the_entry(folder):
     assert "e.yaml:9" in found
     assert "out, has elements of type float64 here, but the kernel takes float *" in found
     assert "key: kernels[0].arguments" in found
-    assert "suggestion: constraints say for which problems a kernel is; this one is dtype=float64" in found
+    assert "suggestion: use constraints to restrict a kernel to some problems; this one is dtype=float64" in found
     constrained = text + '    constraints: [dtype == "float32"]\n'
     assert judged(folder, constrained) == [("product dtype=float32", "")]
 

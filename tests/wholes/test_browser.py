@@ -1,4 +1,4 @@
-"""What the page's script makes of its data, in a browser: needs Playwright and a Chromium, and says so without them."""
+"""The page's script in a browser: needs Playwright and Chromium, and is skipped with a message without them."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def visit(browser, planted):
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_link_leads_to_the_marked_line_and_the_other_side_is_marked(visit, records, width):
     record = records["racy"]
-    (found,) = record.emulation.findings
+    (finding,) = record.emulation.findings
     page = visit(f"v-{record.variant}", width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.click(f'.findings a[href="#v-{record.variant}:ptx-{found.line}"]')
-    page.wait_for_selector(f"#ptx-{found.line}.target")  # the page answers the change of its address later
-    line = page.locator(f"#ptx-{found.line}")
+    page.click(f'.findings a[href="#v-{record.variant}:ptx-{finding.line}"]')
+    page.wait_for_selector(f"#ptx-{finding.line}.target")  # the page answers the change of its address later
+    line = page.locator(f"#ptx-{finding.line}")
     assert {"fault", "target"} <= set(line.get_attribute("class").split())
-    assert line.get_attribute("data-n") == str(found.line)
+    assert line.get_attribute("data-n") == str(finding.line)
     assert "ld.shared" in line.inner_text()
     assert "shared-race" in line.locator("em").inner_text()
     assert line.evaluate(
         "(e) => { const a = e.getBoundingClientRect(), b = e.closest('.code').getBoundingClientRect();"
         " return a.top >= b.top && a.bottom <= b.bottom; }"
     )
-    other = page.locator(f"#ptx-{found.other.line}")
+    other = page.locator(f"#ptx-{finding.other.line}")
     assert "other" in other.get_attribute("class").split()
-    assert f"line {found.line}" in other.locator("em").inner_text()
-    assert "fault" in page.locator("#source-" + str(found.source.line)).get_attribute("class").split()
+    assert f"line {finding.line}" in other.locator("em").inner_text()
+    assert "fault" in page.locator("#source-" + str(finding.source.line)).get_attribute("class").split()
 
 
 def test_a_link_opens_a_hidden_pane(visit, records):

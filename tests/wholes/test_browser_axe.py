@@ -36,8 +36,8 @@ EVERY: Looks = {1280: ("light", "dark"), 390: ("light", "dark")}
 """Widths with the colour schemes in which a page is looked at."""
 
 
-def violations(browser, axe, address, ready=None, looks=EVERY, part="html"):
-    """What is wrong with a page, or with a part of it, wide and narrow, light and dark.
+def violations(browser, axe, address, ready=None, looks=EVERY, scope="html"):
+    """Return the accessibility violations of a page or of a part of it: wide and narrow, light and dark.
 
     The first scheme of a width is held against all rules, and the second against those of colours, which alone differ.
     """
@@ -53,7 +53,7 @@ def violations(browser, axe, address, ready=None, looks=EVERY, part="html"):
         page.evaluate(axe)
         for rules, scheme in zip(({}, {"runOnly": [CONTRAST]}), schemes, strict=False):
             page.emulate_media(color_scheme=scheme)
-            wrong += [f"{width} px, {scheme}: {one}" for one in page.evaluate(FOUND, [part, rules])]
+            wrong += [f"{width} px, {scheme}: {one}" for one in page.evaluate(FOUND, [scope, rules])]
         page.close()
     return wrong
 
@@ -82,8 +82,8 @@ def committed():
 def test_nothing_is_wrong_with_a_committed_page(browser, axe, page):
     # they have one style sheet: the first is looked at in every way, the others take turns with the four
     place = PAGES.index(page)
-    one = {(1280, 390)[place % 2]: (("light", "dark")[place // 2 % 2],)}
-    looks = EVERY if place == 0 else one
+    single_look = {(1280, 390)[place % 2]: (("light", "dark")[place // 2 % 2],)}
+    looks = EVERY if place == 0 else single_look
     assert violations(browser, axe, f"file://{page}", looks=looks) == []
 
 
@@ -91,7 +91,7 @@ def test_nothing_is_wrong_with_a_committed_page(browser, axe, page):
 def test_nothing_is_wrong_with_the_page_of_a_run(browser, axe, make, what):
     store = make(what)
     file = render(store)[0]
-    one, two = (record.variant for record in store.records()[:2])
+    first, two = (record.variant for record in store.records()[:2])
     last = "#chart-mix-sass svg"
     # axe takes seconds on a whole page; runs with failures and without a GPU differ in figures alone
     looks: dict[str, Looks] = {
@@ -99,11 +99,11 @@ def test_nothing_is_wrong_with_the_page_of_a_run(browser, axe, make, what):
         "failures": {390: ("dark",)},
         "no_gpu": {1280: ("dark",)},
     }
-    assert violations(browser, axe, f"file://{file}#v-{one}", (".pane", last), looks=looks[what]) == []
+    assert violations(browser, axe, f"file://{file}#v-{first}", (".pane", last), looks=looks[what]) == []
     if what == "sweep":
-        beside, changed = f"file://{file}#v-{one}?with={two}&filter=regs%3C1", "#code, #variants"
+        beside, changed = f"file://{file}#v-{first}?with={two}&filter=regs%3C1", "#code, #variants"
         seen = {1280: ("light",), 390: ("dark",)}
-        assert violations(browser, axe, beside, ("#differences", last), looks=seen, part=changed) == []
+        assert violations(browser, axe, beside, ("#differences", last), looks=seen, scope=changed) == []
 
 
 @pytest.mark.parametrize("measured", [True, False])
@@ -119,7 +119,7 @@ def test_the_keyboard_reaches_every_control(browser, make):
     page = browser.new_page()
     page.goto(f"file://{file}#code")
     page.wait_for_selector(".pane")
-    wanted = page.evaluate(
+    control_count = page.evaluate(
         "[...document.querySelectorAll('#code button, #code select, #code .code, #code a')]"
         ".filter((one) => !one.disabled && one.checkVisibility()).length"
     )
@@ -129,6 +129,6 @@ def test_the_keyboard_reaches_every_control(browser, make):
     while page.evaluate(inside):
         page.keyboard.press("Tab")
         met += page.evaluate(f"{inside} && document.activeElement.matches('button, select, .code, a')")
-        assert met <= wanted
-    assert met == wanted
+        assert met <= control_count
+    assert met == control_count
     page.close()

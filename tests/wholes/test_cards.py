@@ -106,7 +106,7 @@ def on(experiment, folder, *sessions, **options):
 
 
 def alike(records):
-    """What two runs must have in common: everything but times. Each ratio is of one card, whatever that card is."""
+    """Return the fields two runs must agree on: all but times. Each ratio comes from a single card."""
     return [(r.variant, r.status, r.reason, round(r.measurement.ratio_to_baseline, 9)) for r in records]
 
 

@@ -75,7 +75,7 @@ def started(experiment, name, *words, within=()):
 
 
 def rows(experiment, name):
-    """What the run found, without what differs from one run to the next."""
+    """Return the run's rows without the columns that differ between runs."""
     folder = experiment.parent
     assert (folder / name / "records.csv").is_file(), (folder / f"{name}.log").read_text()
     with (folder / name / "records.csv").open(newline="") as file:
@@ -93,8 +93,8 @@ def undisturbed(experiment):
 
 def test_two_clients_of_one_cluster_have_the_records_of_a_run_without_one(experiment, undisturbed, tmp_path):
     with RealCluster(tmp_path) as real:
-        asked = ("--cluster", real.address, "--insecure")
-        clients = [started(experiment, name, *asked) for name in ("one", "other")]
+        options = ("--cluster", real.address, "--insecure")
+        clients = [started(experiment, name, *options) for name in ("one", "other")]
         assert [client.wait(300) for client in clients] == [0, 0]
     assert rows(experiment, "one") == rows(experiment, "other") == undisturbed
 
@@ -181,15 +181,15 @@ def test_the_only_host_comes_back_to_its_run(experiment, undisturbed, tmp_path, 
 def test_a_client_whose_cable_is_pulled_ends_with_a_sentence_and_goes_on(experiment, undisturbed, tmp_path):
     skip_unless_allowed()
     with Host() as far, RealCluster(tmp_path, host=far.here) as real, connected(real.address) as cluster:
-        asked = ("--cluster", real.address, "--insecure")
-        client = started(experiment, "away", *asked, within=far.within)
+        options = ("--cluster", real.address, "--insecure")
+        client = started(experiment, "away", *options, within=far.within)
         until_it_works(cluster, client)
         with cut_off(far):
             assert client.wait(120) == 3
         said = (experiment.parent / "away.log").read_text()
         assert "was lost" in said
         assert "Traceback" not in said
-        assert started(experiment, "away", *asked, "--resume", within=far.within).wait(300) == 0
+        assert started(experiment, "away", *options, "--resume", within=far.within).wait(300) == 0
     assert rows(experiment, "away") == undisturbed
 
 

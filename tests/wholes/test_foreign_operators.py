@@ -1,4 +1,4 @@
-"""What an operator of the user's own breaks costs the rows that need it, and the command says where it broke."""
+"""A broken user-defined operator fails only the rows that need it, and the error names its source line."""
 
 from __future__ import annotations
 

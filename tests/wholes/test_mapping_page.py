@@ -45,7 +45,7 @@ def test_the_table_shows_the_maps():
 
 def documented() -> dict[str, ThreadMapping]:
     """Every mapping in code of the page and the notation's description, by its notation."""
-    made = {}
+    mappings = {}
     for page in (PAGE, notation.__doc__ or ""):
         words = re.findall(r"`+([^`]+)`+", page.replace("```", "\n")) + re.findall(r'lab map "([^"]+)"', page)
         for text in [*words, *page.splitlines()]:
@@ -53,8 +53,8 @@ def documented() -> dict[str, ThreadMapping]:
                 mapping = parse(text.replace("\\|", "|").strip())
             except UserError:
                 continue
-            made[str(mapping)] = mapping
-    return made
+            mappings[str(mapping)] = mapping
+    return mappings
 
 
 MAPPINGS = documented()
@@ -96,26 +96,35 @@ class Case:
         levels = self.mapping.scopes
         gid = "(int)(threadIdx.x + blockDim.x * blockIdx.x)"
         unit = {"thread": 1, "warp": tile_of(levels), "block": 1024}[levels[-1][0].unit if levels else "thread"]
-        one = "true" if "several threads" in self.writes else f"threadIdx.x % {unit} == 0"
+        condition = "true" if "several threads" in self.writes else f"threadIdx.x % {unit} == 0"
         guard = "true" if "without the guard" in self.writes else self.mapping.guard()
         return f"""
 extern "C" __global__ void {name}(int *out) {{
     const int t = {number(levels) if levels else gid};
     for (int i = 0; i < {self.mapping.items}; ++i)
-        if ({one} && {guard}) out[{self.mapping.index()} - ({self.least})] = {gid} * {self.mapping.items} + i;
+        if ({condition} && {guard}) out[{self.mapping.index()} - ({self.least})] = {gid} * {self.mapping.items} + i;
 }}"""
 
 
 def cases() -> list[Case]:
-    made: list[Case] = []
+    all_cases: list[Case] = []
     for mapping in MAPPINGS.values():
         raw = mapping.unguarded
         known = raw if raw is not None else mapping.elements
-        for one in obligations(mapping):
-            if one.race_free is not None:
-                shape = shape_of(mapping, 2 if "to one array" in one.writes else 1)
-                made.append(Case(mapping, one.writes, one.race_free, shape, int(min(known.min(), 0)), int(known.max())))
-    return made
+        for obligation in obligations(mapping):
+            if obligation.race_free is not None:
+                shape = shape_of(mapping, 2 if "to one array" in obligation.writes else 1)
+                all_cases.append(
+                    Case(
+                        mapping,
+                        obligation.writes,
+                        obligation.race_free,
+                        shape,
+                        int(min(known.min(), 0)),
+                        int(known.max()),
+                    )
+                )
+    return all_cases
 
 
 def test_the_race_finder_agrees_with_every_claim():
@@ -133,7 +142,7 @@ def test_the_race_finder_agrees_with_every_claim():
 
 
 def test_blocks_do_not_meet_in_shared_memory():
-    """What is a race of two blocks in one array is none in shared memory, which each block has for itself."""
+    """A write that races across blocks in global memory does not race in shared memory, which is per block."""
     mapping = parse("thread in block: [3] | [4]")
     text = f"""
 extern "C" __global__ void shared_tile(int *out) {{

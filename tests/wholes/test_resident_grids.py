@@ -91,8 +91,8 @@ def test_the_small_problem_is_executed_with_its_own_grid(read):
     context, (variant,) = inspected(read())
     task = flow.emulation_task(context, variant)
     assert task.launches.steps[0].grid == (4, 1, 1)
-    found = emulate(task, variant.ptx)
-    assert found.verification.passed, found
+    emulation = emulate(task, variant.ptx)
+    assert emulation.verification.passed, emulation
 
 
 def test_a_fault_between_the_turns_of_a_block_is_found(read, tmp_path):
@@ -103,9 +103,9 @@ def test_a_fault_between_the_turns_of_a_block_is_found(read, tmp_path):
     assert task.fewer is not None
     assert [one.steps[0].grid for one in (task.launches, task.fewer)] == [(4, 1, 1), (2, 1, 1)]
     assert not emulate(replace(task, fewer=None), variant.ptx).findings  # each block takes one turn
-    found = emulate(task, variant.ptx)
-    assert found.findings[0].kind == "shared-race"
-    assert "in a launch of 2 blocks" in found.notes[-1]
+    emulation = emulate(task, variant.ptx)
+    assert emulation.findings[0].kind == "shared-race"
+    assert "in a launch of 2 blocks" in emulation.notes[-1]
 
 
 def test_each_launch_of_a_sequence_has_its_own(read):

@@ -166,7 +166,7 @@ def test_killed_anywhere_a_run_goes_on_and_yields_the_same(played, tmp_path, mor
 
 
 def records_of(folder):
-    """What a killed run left; None where it left nothing at all."""
+    """Return the records of a killed run; None where it left none."""
     if not (folder / "run.sqlite").is_file():
         return None
     with Store(folder) as store:
@@ -390,16 +390,16 @@ def test_a_batch_that_dies_is_built_again_variant_by_variant(played, tmp_path):
     """Every variant's source is another, one of them kills its compiler."""
     text = (tmp_path / "mine.cu.j2").read_text().replace("= m;", "= m + {{ 10 * first + second }};")
     (tmp_path / "mine.cu.j2").write_text(text)
-    asked = []
+    batch_sizes = []
 
     def die(tasks):
-        asked.append(len(tasks))
+        batch_sizes.append(len(tasks))
         if any("= m + 33;" in task.request.source for task in tasks):
             raise WorkerLostError("killed", killed=False)
         return [BuildFailure("refused") for _ in tasks]
 
     records = go(played, tmp_path / "out", all_played(build=die)).records
     reasons = [record.reason for record in records]
-    assert sum(reason.startswith("the build process ended by itself") for reason in reasons) == 2  # of two problems
+    assert sum(reason.startswith("the build process died") for reason in reasons) == 2  # of two problems
     assert reasons.count("refused") == len(records) - 2 == 16
-    assert max(asked) > 1
+    assert max(batch_sizes) > 1

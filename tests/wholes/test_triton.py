@@ -75,7 +75,7 @@ class StandIn:
         hidden = "".join(f", void* h{i}" for i in range(self.hidden))
         absent = [place for place, (name, _) in enumerate(source.signature) if name in source.ones]
         text = CUDA.replace("HIDDEN", hidden).replace("CTAS", str(source.num_ctas)).replace("BLOCK", "256")
-        made = toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", request.arch))
+        compiled = toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", request.arch))
         decided = {
             "threads": 32 * source.num_warps,
             "dynamic_shared_bytes": 1024 // source.num_ctas,
@@ -83,7 +83,7 @@ class StandIn:
             "hidden_pointers": 2,
             "absent_arguments": sum(1 << place for place in absent),
         }
-        return replace(made, toolchain="triton", symbols={"add": "add"}, launch=decided)
+        return replace(compiled, toolchain="triton", symbols={"add": "add"}, launch=decided)
 
 
 @pytest.fixture(params=["stand-in", "triton"])

@@ -1,4 +1,4 @@
-"""A product by warpgroups with roles: bulk tensor copies, mbarriers, wgmma, register limits; and planted faults."""
+"""A warp-specialised GEMM: TMA loads, mbarriers, wgmma and register limits, with planted faults."""
 
 import functools
 

@@ -1,1 +1,1 @@
-"""Kernel Tuner's `tune_kernel` by its own arguments: a script changes one import."""
+"""Kernel Tuner's `tune_kernel` with its own arguments: porting a script changes one import."""

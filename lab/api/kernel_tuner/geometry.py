@@ -1,4 +1,4 @@
-"""Grid and block from a problem size, divisors and the names of block sizes."""
+"""Grid and block dimensions from a problem size, divisors and the names of block sizes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ACCEPTED_SIZE = "an int, an expression over the parameters as text, a tuple of 
 
 @dataclass(frozen=True)
 class TunedGeometry:
-    """How every setting is launched.
+    """The launch geometry of every setting.
 
     Attributes:
-        sizes: The parts of the problem size that are numbers, by their field of the problem.
-        grid: Expressions, one for each part of the problem size.
-        block: Expressions of x, y and z.
+        sizes: Numeric components of the problem size, by problem field.
+        grid: Expressions, one per component of the problem size.
+        block: Expressions for x, y and z.
     """
 
     sizes: dict[str, int]
@@ -44,111 +44,121 @@ def geometry(
 
     Args:
         problem_size: A number, text, a tuple of these, or a function of the parameters.
-        divisors: Of x, y, z: None for the block size, a list of names or expressions, or a function.
-        block_size_names: Parameters that hold the block's size, x first; None for the usual ones.
+        divisors: Divisors of x, y, z: None for the block size, a list of names or expressions, or a function.
+        block_size_names: Parameters that hold the block size, x first; None for the default ones.
         space: The tunable parameters.
 
     Raises:
-        UserError: One of them is of another kind.
+        UserError: One of them has the wrong type.
     """
     names = _block_names(block_size_names, space)
     sizes: dict[str, int] = {}
     grid = []
-    for i, part in enumerate(_parts(problem_size, space)):
-        size = part if isinstance(part, str) else SIZE_NAMES[i]
-        if not isinstance(part, str):
-            sizes[size] = part
+    for i, extent in enumerate(_parts(problem_size, space)):
+        size = extent if isinstance(extent, str) else SIZE_NAMES[i]
+        if not isinstance(extent, str):
+            sizes[size] = extent
         divisor = _divisor(divisors[i], names[i], space, f"grid_div_{'xyz'[i]}")
         grid.append(_quotient(size, divisor))
     block = tuple(name if name in space else str(size) for name, size in zip(names, _DEFAULT_BLOCK, strict=True))
     return TunedGeometry(sizes, tuple(grid), block)
 
 
-def _block_names(given: Sequence[str] | None, space: Space) -> tuple[str, ...]:
-    if given is None:
+def _block_names(requested: Sequence[str] | None, space: Space) -> tuple[str, ...]:
+    if requested is None:
         return BLOCK_SIZE_NAMES
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(given) > len(BLOCK_SIZE_NAMES):
+    if (
+        isinstance(requested, str)
+        or not all(isinstance(name, str) for name in requested)
+        or len(requested) > len(BLOCK_SIZE_NAMES)
+    ):
         raise UserError(
             "wrong value",
             code="wrong-value",
             key="block_size_names",
-            found=given,
+            found=requested,
             accepted="a list of up to three names",
         )
-    for name in given:
+    for name in requested:
         if name not in space and name not in BLOCK_SIZE_NAMES:
             raise UserError(
                 "no such parameter", code="unknown-name", key="block_size_names", found=name, accepted=list(space)
             )
-    return (*given, *BLOCK_SIZE_NAMES[len(given) :])
+    return (*requested, *BLOCK_SIZE_NAMES[len(requested) :])
 
 
-def _parts(given: object, space: Space) -> list[int | str]:
-    """The parts of a problem size: numbers, or expressions."""
-    if callable(given):
-        table = tabulated(given, space, "problem_size")
+def _parts(problem_size: object, space: Space) -> list[int | str]:
+    """Return the components of a problem size: numbers, or expressions."""
+    if callable(problem_size):
+        table = tabulated(problem_size, space, "problem_size")
         parts = {setting: _tuple(value) for setting, value in table.items()}
-        (count, *others) = sorted({len(one) for one in parts.values()})
-        if others:
+        (count, *other_counts) = sorted({len(sizes) for sizes in parts.values()})
+        if other_counts:
             raise UserError(
-                "tuples of several lengths",
+                "tuples of different lengths",
                 code="mismatch",
                 key="problem_size",
-                accepted="as many sizes for all settings",
+                accepted="the same number of sizes for all settings",
             )
         return [
-            expression({setting: _whole(one[i]) for setting, one in parts.items()}, "problem_size")
+            expression({setting: _whole(sizes[i]) for setting, sizes in parts.items()}, "problem_size")
             for i in range(count)
         ]
-    return [one if isinstance(one, str) else _whole(one) for one in _tuple(given)]
+    return [component if isinstance(component, str) else _whole(component) for component in _tuple(problem_size)]
 
 
-def _tuple(given: object) -> tuple[Any, ...]:
-    parts = tuple(given) if isinstance(given, tuple | list | np.ndarray) else (given,)
+def _tuple(problem_size: object) -> tuple[Any, ...]:
+    parts = tuple(problem_size) if isinstance(problem_size, tuple | list | np.ndarray) else (problem_size,)
     if not 1 <= len(parts) <= len(SIZE_NAMES):
-        raise UserError("wrong value", code="wrong-value", key="problem_size", found=given, accepted=_ACCEPTED_SIZE)
+        raise UserError(
+            "wrong value", code="wrong-value", key="problem_size", found=problem_size, accepted=_ACCEPTED_SIZE
+        )
     return parts
 
 
-def _whole(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer | float | np.floating) or given != int(given):
-        raise UserError("wrong value", code="wrong-value", key="problem_size", found=given, accepted=_ACCEPTED_SIZE)
-    if given < 1:
-        raise UserError("wrong value", code="wrong-value", key="problem_size", found=given, accepted="at least 1")
-    return int(given)
+def _whole(extent: object) -> int:
+    if (
+        isinstance(extent, bool)
+        or not isinstance(extent, int | np.integer | float | np.floating)
+        or extent != int(extent)
+    ):
+        raise UserError("wrong value", code="wrong-value", key="problem_size", found=extent, accepted=_ACCEPTED_SIZE)
+    if extent < 1:
+        raise UserError("wrong value", code="wrong-value", key="problem_size", found=extent, accepted="at least 1")
+    return int(extent)
 
 
-def _divisor(given: object, block_name: str, space: Space, key: str) -> list[str]:
-    """What a size is divided by: the product of these."""
-    if given is None:
+def _divisor(divisor: object, block_name: str, space: Space, key: str) -> list[str]:
+    """Return the factors of a size's divisor."""
+    if divisor is None:
         return [block_name] if block_name in space else []
-    if callable(given):
-        called: Callable[[dict[str, Any]], Any] = given
+    if callable(divisor):
+        called: Callable[[dict[str, Any]], Any] = divisor
         table = {setting: _number(value, key) for setting, value in tabulated(called, space, key).items()}
         return [expression(table, key)]
-    parts = [given] if isinstance(given, str) else given
+    parts = [divisor] if isinstance(divisor, str) else divisor
     if not isinstance(parts, list | tuple):
         raise UserError(
             "wrong value",
             code="wrong-value",
             key=key,
-            found=given,
+            found=divisor,
             accepted="a list of names or expressions, or a function",
         )
-    return [one if isinstance(one, str) else repr(_number(one, key)) for one in parts]
+    return [factor if isinstance(factor, str) else repr(_number(factor, key)) for factor in parts]
 
 
-def _number(given: object, key: str) -> int | float:
-    held = given.item() if isinstance(given, np.generic) else given
-    if isinstance(held, bool) or not isinstance(held, int | float) or held <= 0:
-        raise UserError("wrong value", code="wrong-value", key=key, found=given, accepted="a number above 0")
-    return held
+def _number(divisor: object, key: str) -> int | float:
+    number = divisor.item() if isinstance(divisor, np.generic) else divisor
+    if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
+        raise UserError("wrong value", code="wrong-value", key=key, found=divisor, accepted="a number above 0")
+    return number
 
 
 def _quotient(size: str, divisor: Sequence[str]) -> str:
-    """Expression of the blocks along one axis, rounded up."""
+    """Return the expression for the blocks along one axis, rounded up."""
     if not divisor:
         return size if _PLAIN.fullmatch(size) else f"ceil({size})"
-    if all(_PLAIN.fullmatch(one) for one in divisor) and _PLAIN.fullmatch(size):
+    if all(_PLAIN.fullmatch(factor) for factor in divisor) and _PLAIN.fullmatch(size):
         return f"ceil_div({size}, {' * '.join(divisor)})"
-    return f"ceil(({size}) / ({' * '.join(f'({one})' for one in divisor)}))"
+    return f"ceil(({size}) / ({' * '.join(f'({factor})' for factor in divisor)}))"

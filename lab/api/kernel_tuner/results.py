@@ -1,4 +1,4 @@
-"""Records of a run as Kernel Tuner returns them: a dictionary for each setting, and one of the environment."""
+"""Records of a run in Kernel Tuner's format: one dictionary per setting, and one for the environment."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ TIME_KINDS: Final = {
     Basis.SCORE: "predicted",
     Basis.CEILING: "lower bound",
 }
-"""What `time` is, by what the variants of a run are compared by."""
+"""Kind of the figure `time`, by the basis on which a run compares its variants."""
 
 
 def results(
     run: RunRecord, records: tuple[VariantRecord, ...], names: Sequence[str], metrics: Metrics | None, folder: Path
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return what `tune_kernel` returns, the objective's best setting left out.
+    """Return the results of `tune_kernel` without the best setting.
 
     Args:
         run: The run's facts.
         records: Its records.
         names: The tunable parameters.
-        metrics: Figures of the user's own, expressions or functions over parameters and `time`.
+        metrics: The user's figures: expressions or functions of parameters and `time`.
         folder: The run directory.
 
     Raises:
-        UserError: A metric is wrong.
+        UserError: A metric is invalid.
     """
     response = response_of(records)
-    done, failed = [], []
+    finished, failed = [], []
     for record in records:
         setting = {name: record.parameters[name] for name in names}
         time = time_ms(record, response)
         if record.status.failed:
             failed.append({**setting, "status": str(record.status), "reason": record.reason})
         elif record.status is not Status.PRUNED and time is not None:
-            done.append(_with_metrics({**setting, **_times(record, time)}, metrics))
+            finished.append(_with_metrics({**setting, **_times(record, time)}, metrics))
     gpu = run.gpu
     environment: dict[str, Any] = {
         "device_name": gpu.name if gpu else None,
@@ -59,25 +59,25 @@ def results(
         "folder": str(folder),
         "page": str(folder / "index.html"),
     }
-    return done, environment
+    return finished, environment
 
 
 def _times(record: VariantRecord, time: float) -> dict[str, Any]:
-    found: dict[str, Any] = {"time": time}
+    figures: dict[str, Any] = {"time": time}
     if record.measurement:
-        found["times"] = list(record.measurement.samples.ms)
+        figures["times"] = list(record.measurement.samples.ms)
     if record.build:
-        found["compile_time"] = record.build.seconds * 1e3
-    return {**found, "variant": record.variant, "verified": record.status.sound, "status": str(record.status)}
+        figures["compile_time"] = record.build.seconds * 1e3
+    return {**figures, "variant": record.variant, "verified": record.status.sound, "status": str(record.status)}
 
 
 def _with_metrics(result: dict[str, Any], metrics: Metrics | None) -> dict[str, Any]:
-    """Add the user's figures, each of which may use those before it."""
+    """Add the user's figures; each may use the preceding ones."""
     for name, metric in (metrics or {}).items():
         key = f"metrics.{name}"
         if isinstance(metric, str):
-            known = {one: value for one, value in result.items() if isinstance(value, bool | int | float | str)}
-            result[name] = evaluate(metric, known, at=Location("metrics"), key=key)
+            bindings = {name: value for name, value in result.items() if isinstance(value, bool | int | float | str)}
+            result[name] = evaluate(metric, bindings, at=Location("metrics"), key=key)
             continue
         if not callable(metric):
             accepted = "an expression over the parameters and time, as text, or a function"
@@ -90,17 +90,17 @@ def _with_metrics(result: dict[str, Any], metrics: Metrics | None) -> dict[str, 
     return result
 
 
-def best(done: Sequence[dict[str, Any]], objective: str, *, higher_is_better: bool) -> dict[str, Any] | None:
-    """Return the result that the objective prefers; None without results.
+def best(finished: Sequence[dict[str, Any]], objective: str, *, higher_is_better: bool) -> dict[str, Any] | None:
+    """Return the best result by the objective; None without results.
 
     Raises:
-        UserError: The results do not have it.
+        UserError: The results lack the objective.
     """
-    if not done:
+    if not finished:
         return None
-    if not isinstance(done[0].get(objective), int | float):
-        figures = [name for name, value in done[0].items() if isinstance(value, int | float)]
+    if not isinstance(finished[0].get(objective), int | float):
+        figures = [name for name, value in finished[0].items() if isinstance(value, int | float)]
         raise UserError(
             "the results have no such figure", code="unknown-name", key="objective", found=objective, accepted=figures
         )
-    return (max if higher_is_better else min)(done, key=lambda one: one[objective])
+    return (max if higher_is_better else min)(finished, key=lambda result: result[objective])

@@ -1,4 +1,4 @@
-"""Functions over tunable parameters, as expressions: called here once for each setting."""
+"""Conversion of functions of tunable parameters to expressions, by calling them once per setting."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Space = Mapping[str, Sequence[Scalar]]
 Setting = tuple[tuple[str, Scalar], ...]
 
 MOST_SETTINGS: Final = 100_000
-"""Settings for which a function is called at most."""
+"""Largest number of settings for which a function is called."""
 
 _MOST_CHARACTERS: Final = 1000
-"""Of an expression; see `lab.base.parser`."""
+"""Longest expression; see `lab.base.parser`."""
 
 _MOST_CONSTRAINTS: Final = 2000
 
 
 class _Watched(dict[str, Any]):
-    """A setting that notes which of its parameters are read."""
+    """A setting that records which of its parameters are read."""
 
-    def __init__(self, setting: Mapping[str, Scalar], read: set[str]) -> None:
+    def __init__(self, setting: Mapping[str, Scalar], names_read: set[str]) -> None:
         super().__init__(setting)
-        self._read = read
+        self._read = names_read
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a parameter's value
         self._read.add(name)
@@ -58,7 +58,7 @@ def tabulated(function: Callable[[dict[str, Any]], Any], space: Space, key: str)
     """Call a function for every setting.
 
     Returns:
-        From the values of the parameters that it reads to what it returns.
+        Its results, by the values of the parameters that it reads.
 
     Raises:
         UserError: The space is too large, or the function raises an error.
@@ -68,22 +68,22 @@ def tabulated(function: Callable[[dict[str, Any]], Any], space: Space, key: str)
     for values in space.values():
         count *= len(values)
     if count > MOST_SETTINGS:
-        accepted = f"an expression as text, or at most {MOST_SETTINGS} settings, for each of which it is called"
+        accepted = f"an expression as text, or at most {MOST_SETTINGS} settings, since the function is called for each"
         raise UserError(f"a function of {count} settings", code="out-of-range", key=key, accepted=accepted)
-    read: set[str] = set()
+    names_read: set[str] = set()
     results = []
     for values in itertools.product(*space.values()):
         setting = dict(zip(names, values, strict=True))
         try:
-            results.append((setting, function(_Watched(setting, read))))
+            results.append((setting, function(_Watched(setting, names_read))))
         except Exception as error:  # the caller's code may raise anything
             message = f"the function raised {type(error).__name__}: {error}"
             raise UserError(message, code="user-code", key=key, found=setting) from error
-    return {tuple((name, setting[name]) for name in names if name in read): result for setting, result in results}
+    return {tuple((name, setting[name]) for name in names if name in names_read): result for setting, result in results}
 
 
 def literal(value: Scalar) -> str:
-    """Return a value as an expression writes it."""
+    """Return a value as an expression literal."""
     if isinstance(value, bool):
         return str(value).lower()
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
@@ -93,13 +93,13 @@ def expression(table: Mapping[Setting, Scalar], key: str) -> str:
     """Return a table of values as one expression.
 
     Raises:
-        UserError: It becomes too long.
+        UserError: The expression is too long.
     """
     by_value: dict[str, list[Setting]] = {}
     for setting, value in table.items():
         by_value.setdefault(literal(value), []).append(setting)
-    *others, (last, _) = sorted(by_value.items(), key=lambda one: len(one[1]))
-    text = "".join(f"{value} if {' or '.join(_conditions(settings))} else " for value, settings in others) + last
+    *less_common, (last, _) = sorted(by_value.items(), key=lambda group: len(group[1]))
+    text = "".join(f"{value} if {' or '.join(_conditions(settings))} else " for value, settings in less_common) + last
     if len(text) > _MOST_CHARACTERS:
         accepted = "text: an expression over the parameters, such as 'block_size_x * tile_size'"
         raise UserError("the function has too many different values", code="out-of-range", key=key, accepted=accepted)
@@ -107,40 +107,43 @@ def expression(table: Mapping[Setting, Scalar], key: str) -> str:
 
 
 def constraints(table: Mapping[Setting, Any], key: str) -> list[str]:
-    """Return constraints that leave out every setting for which a function says no.
+    """Return constraints that exclude every setting for which a function returns false.
 
     Raises:
-        UserError: There are too many.
+        UserError: There are too many constraints, or one is too long.
     """
-    out = [f"not ({one})" for one in _conditions([setting for setting, allowed in table.items() if not allowed])]
-    if len(out) > _MOST_CONSTRAINTS or any(len(one) > _MOST_CHARACTERS for one in out):
+    out = [
+        f"not ({condition})"
+        for condition in _conditions([setting for setting, is_allowed in table.items() if not is_allowed])
+    ]
+    if len(out) > _MOST_CONSTRAINTS or any(len(constraint) > _MOST_CHARACTERS for constraint in out):
         accepted = "a list of expressions as text, such as ['block_size_x * block_size_y <= 1024']"
-        raise UserError("the function leaves out too many settings", code="out-of-range", key=key, accepted=accepted)
+        raise UserError("the function excludes too many settings", code="out-of-range", key=key, accepted=accepted)
     return out or ["true"][:0]
 
 
 def _conditions(settings: Sequence[Setting]) -> list[str]:
-    """One condition for all settings that differ in the last parameter alone."""
+    """Return conditions for the settings, merging those that differ only in the last parameter."""
     grouped: dict[Setting, list[Scalar]] = {}
     for setting in settings:
         if not setting:
             return ["true"]
         grouped.setdefault(setting[:-1], []).append(setting[-1][1])
-    found = []
+    conditions = []
     for first, values in grouped.items():
         name = settings[0][-1][0]
         last = f"{name} == {literal(values[0])}"
         if len(values) > 1:
             last = f"{name} in [{', '.join(map(literal, values))}]"
-        found.append(" and ".join([*(f"{one} == {literal(value)}" for one, value in first), last]))
-    return found
+        conditions.append(" and ".join([*(f"{parameter} == {literal(value)}" for parameter, value in first), last]))
+    return conditions
 
 
 def preprocessor(table: Mapping[Setting, str], key: str) -> str:
-    """Return a table of texts as a chain of `#if`, which compares parameters that are whole numbers.
+    """Return a table of texts as a chain of `#if` that compares integer parameters.
 
     Raises:
-        UserError: A parameter that decides is no whole number.
+        UserError: A parameter that selects the text is not an integer.
     """
     if len(set(table.values())) == 1:
         return next(iter(table.values()))
@@ -149,7 +152,7 @@ def preprocessor(table: Mapping[Setting, str], key: str) -> str:
         for name, value in setting:
             if not isinstance(value, int):
                 raise UserError(
-                    "the parameter decides the source",
+                    "the source depends on a parameter that is not an integer",
                     code="conflict",
                     key=key,
                     found={name: value},

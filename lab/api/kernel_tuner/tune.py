@@ -1,4 +1,4 @@
-"""`tune_kernel` with the arguments of Kernel Tuner's."""
+"""Implementation of `lab.tune_kernel`, which has the arguments of Kernel Tuner's."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from lab.store.database import Store
 from lab.toolchain.includes import gather
 
 IGNORED: Final = ("verbose", "log", "compiler", "iterations", "observers", "platform")
-"""Arguments that change nothing here; a warning says so where one is given."""
+"""Arguments that have no effect here; a warning says so if one is given."""
 
 REFUSED: Final = {
     "verify": "answer with atol, which is compared as numpy.allclose does",
-    "texmem_args": "arrays in global memory, which are cached in the same way today",
+    "texmem_args": "arrays in global memory, which current GPUs cache in the same way",
     "defines": "tune_params, each of which is a macro; one with a single value is a constant",
 }
-"""Arguments that are not supported, with what to give instead."""
+"""Arguments that are not supported, with alternatives."""
 
 _STRATEGIES: Final = {
     "brute_force": "",
@@ -49,7 +49,7 @@ _STRATEGIES: Final = {
     "adaptive_tabu_greywolf": "tabu_greywolf",
     "bayes_opt": "surrogate",
 }
-"""Kernel Tuner's names of strategies, and lab's."""
+"""lab's names of strategies by Kernel Tuner's."""
 _LANGUAGES = (None, "CUDA", "cuda", "cupy", "CuPy", "nvcuda")
 _MOST_EMULATED_THREADS = 2**17
 _MOST_EMULATED_BYTES = 2**26
@@ -96,13 +96,13 @@ def tune(
     """Run every setting; see `lab.tune_kernel`.
 
     Args:
-        call: What the caller gave.
-        options: Of the run; its folder comes from the call.
-        observer: Receives the progress; nobody by default.
-        services: The surroundings; this machine by default.
+        call: The call's arguments.
+        options: Run options; the call determines the folder.
+        observer: Receives progress events; none by default.
+        services: The execution environment; this machine by default.
 
     Raises:
-        UserError: An argument is wrong or not supported; the key says which.
+        UserError: An argument is invalid or not supported; the error names it.
     """
     _check(call)
     space = _space(call.tune_params)
@@ -110,36 +110,36 @@ def tune(
     notes: list[str] = []
     if not call.simulation_mode:
         resume = True if call.cache and (folder / "run.sqlite").is_file() else None
-        made = replace(options or RunOptions(), output=folder, resume=resume)
+        run_options = replace(options or RunOptions(), output=folder, resume=resume)
         try:
             mapping, notes = experiment_of(call, space, folder)
-            outcome = run_mapping(mapping, made, observer, services)
+            outcome = run_mapping(mapping, run_options, observer, services)
         except UserError as error:
             raise _renamed(error) from None
         if outcome.interrupted:
             raise KeyboardInterrupt
     with Store(folder) as store:
         run, records = store.run(), store.records()
-    done, environment = results(run, records, tuple(space), call.metrics, folder)
+    finished, environment = results(run, records, tuple(space), call.metrics, folder)
     environment["notes"] += notes
-    chosen = best(done, call.objective, higher_is_better=call.objective_higher_is_better)
+    chosen = best(finished, call.objective, higher_is_better=call.objective_higher_is_better)
     if chosen is not None:
         environment["best_config"] = chosen
     if not call.quiet:
         _report(chosen, space, environment)
-    return done, environment
+    return finished, environment
 
 
 def _check(call: TuneCall) -> None:
-    """Refuse what cannot be honoured, and warn of what means nothing here."""
+    """Reject unsupported arguments, and warn about those without effect."""
     mistakes = []
     for name, value in call.others.items():
         if name in REFUSED and value is not None:
             mistakes.append(UserError("not supported", code="unsupported", key=name, accepted=REFUSED[name]))
         elif name not in REFUSED and name not in IGNORED:
-            known = [*IGNORED, *REFUSED, *TuneCall.__dataclass_fields__]
+            names = [*IGNORED, *REFUSED, *TuneCall.__dataclass_fields__]
             mistakes.append(
-                UserError("unknown argument", code="unknown-name", key=name, suggestion=did_you_mean(name, known))
+                UserError("unknown argument", code="unknown-name", key=name, suggestion=did_you_mean(name, names))
             )
     if call.lang not in _LANGUAGES:
         mistakes.append(UserError("not supported", code="unsupported", key="lang", found=call.lang, accepted="CUDA"))
@@ -156,29 +156,29 @@ def _check(call: TuneCall) -> None:
         )
     if call.simulation_mode and not call.cache:
         mistakes.append(
-            UserError("there is no run to read", code="missing-key", key="simulation_mode", accepted="a cache as well")
+            UserError("no run to read was given", code="missing-key", key="simulation_mode", accepted="a cache as well")
         )
     if mistakes:
         raise together(mistakes)
     ignored = [name for name in IGNORED if call.others.get(name)]
     if ignored:
-        why = "times are taken until they are steady" if "iterations" in ignored else "they change nothing here"
-        warnings.warn(f"tune_kernel ignores {', '.join(ignored)}: {why}", stacklevel=4)
+        reason = "times are measured until they are steady" if "iterations" in ignored else "they have no effect"
+        warnings.warn(f"tune_kernel ignores {', '.join(ignored)}: {reason}", stacklevel=4)
 
 
-def _space(given: Any) -> Space:  # noqa: ANN401 - what the caller gave
-    if not isinstance(given, Mapping):
+def _space(parameters: Any) -> Space:  # noqa: ANN401 - any argument of the caller
+    if not isinstance(parameters, Mapping):
         accepted = "a mapping from parameters to lists of values"
-        raise UserError("wrong type", code="wrong-type", key="tune_params", found=given, accepted=accepted)
-    found = {}
-    for name, values in given.items():
+        raise UserError("wrong type", code="wrong-type", key="tune_params", found=parameters, accepted=accepted)
+    space = {}
+    for name, values in parameters.items():
         listed = plain(values, f"tune_params.{name}")
         if not isinstance(listed, list) or not listed:
             raise UserError(
                 "wrong value", code="wrong-value", key=f"tune_params.{name}", found=values, accepted="a list of values"
             )
-        found[str(name)] = listed
-    return found
+        space[str(name)] = listed
+    return space
 
 
 def _folder(call: TuneCall) -> Path:
@@ -190,26 +190,26 @@ def _folder(call: TuneCall) -> Path:
 
 
 def experiment_of(call: TuneCall, space: Space, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the call as the mapping of an experiment, and notes on what was left out of it.
+    """Return the call as the mapping of an experiment, and notes on omitted steps.
 
     Raises:
-        UserError: An argument is wrong; the key says which.
+        UserError: An argument is invalid; the error names it.
     """
     text, file = source_text(call.kernel_source, space)
     launched = geometry(call.problem_size, call.grid_div, call.block_size_names, space)
     kernel = _kernel(call.kernel_name, text)
     smaller = _smaller(call, launched, space)
-    named = named_arguments(
-        call.arguments, call.answer, call.atol, kernel=kernel, smaller=smaller, taken=[*space, *SIZE_NAMES]
+    arguments = named_arguments(
+        call.arguments, call.answer, call.atol, kernel=kernel, smaller=smaller, reserved=[*space, *SIZE_NAMES]
     )
     source = with_tuner_macros(text, space, launched.grid, launched.sizes)
-    problem = {**launched.sizes, **named.problem}
+    problem = {**launched.sizes, **arguments.problem}
     mapping: dict[str, Any] = {
         "question": _question(call.kernel_name, space),
         "source": source if source != text or file is None else file,
         "kernel": kernel_expression(call.kernel_name, space),
         "problem": problem,
-        "arguments": named.arguments,
+        "arguments": arguments.arguments,
         "parameters": dict(space),
         "constraints": _constraints(call.restrictions, space),
         "grid": list(launched.grid),
@@ -218,8 +218,8 @@ def experiment_of(call: TuneCall, space: Space, folder: Path) -> tuple[dict[str,
     }
     if file is not None and source != text:
         mapping["source"] = _beside(file, source, folder)
-    if named.reference:
-        mapping |= {"reference": named.reference, "tolerance": named.tolerance}
+    if arguments.reference:
+        mapping |= {"reference": arguments.reference, "tolerance": arguments.tolerance}
     if call.cmem_args is not None:
         mapping["constants"] = _constant_memory(call.cmem_args)
     if call.smem_args is not None:
@@ -228,14 +228,14 @@ def experiment_of(call: TuneCall, space: Space, folder: Path) -> tuple[dict[str,
         mapping["search"] = _search(call, space, mapping["constraints"], problem)
     elif call.strategy not in {None, "brute_force"}:
         mapping["search"] = _strategy(call)
-    emulate, notes = _emulate(call, named, smaller, launched=launched, space=space, source=source)
+    emulate, notes = _emulate(call, arguments, smaller, launched=launched, space=space, source=source)
     if emulate is not None:
         mapping["emulate"] = emulate
     return mapping, notes
 
 
 def _question(name: str, space: Space) -> str:
-    swept = " and ".join(one for one, values in space.items() if len(values) > 1)
+    swept = " and ".join(parameter for parameter, values in space.items() if len(values) > 1)
     return f"Which {swept} makes {name} fastest?" if swept else f"How fast is {name}?"
 
 
@@ -249,11 +249,11 @@ def _kernel(name: object, text: str) -> SourceKernel | None:
             accepted="the name of a kernel in the source",
         )
     base = name.partition("<")[0].strip()
-    return next((one for one in read_kernels(text) if base in (one.name, one.qualified_name)), None)
+    return next((kernel for kernel in read_kernels(text) if base in (kernel.name, kernel.qualified_name)), None)
 
 
 def _beside(file: Path, source: str, folder: Path) -> Path:
-    """Write a source that was changed, with the files that it includes, so that it is found like the original."""
+    """Write a modified source and the files it includes, so that they are found like the original."""
     place = Folder(folder) / "input" / "given"
     place.write_below(file.name, source)
     for name in gather(source, (file.parent,))[1]:
@@ -263,99 +263,111 @@ def _beside(file: Path, source: str, folder: Path) -> Path:
     return place.path / file.name
 
 
-def _constraints(given: object, space: Space) -> list[str]:
-    if given is None:
+def _constraints(restrictions: object, space: Space) -> list[str]:
+    if restrictions is None:
         return []
-    if callable(given):
-        called: Callable[[dict[str, Any]], Any] = given
+    if callable(restrictions):
+        called: Callable[[dict[str, Any]], Any] = restrictions
         return constraints(tabulated(called, space, "restrictions"), "restrictions")
-    listed = [given] if isinstance(given, str) else given
+    listed = [restrictions] if isinstance(restrictions, str) else restrictions
     if not isinstance(listed, list | tuple):
         raise UserError(
             "wrong type",
             code="wrong-type",
             key="restrictions",
-            found=given,
+            found=restrictions,
             accepted="a list of expressions, or a function",
         )
-    found: list[str] = []
-    for one in listed:
-        if isinstance(one, str):
-            found.append(one)
+    conditions: list[str] = []
+    for restriction in listed:
+        if isinstance(restriction, str):
+            conditions.append(restriction)
         else:
-            found += _constraints(one, space)
-    return found
+            conditions += _constraints(restriction, space)
+    return conditions
 
 
-def _options(given: object) -> list[str]:
-    if given is None:
+def _options(options: object) -> list[str]:
+    if options is None:
         return []
-    if isinstance(given, list | tuple) and all(isinstance(one, str) for one in given):
-        return list(given)
-    raise UserError("wrong type", code="wrong-type", key="compiler_options", found=given, accepted="a list of texts")
+    if isinstance(options, list | tuple) and all(isinstance(option, str) for option in options):
+        return list(options)
+    raise UserError("wrong type", code="wrong-type", key="compiler_options", found=options, accepted="a list of texts")
 
 
-def _constant_memory(given: object) -> dict[str, Any]:
-    """What constant memory holds: arrays and NumPy's numbers, by name."""
-    if isinstance(given, Mapping) and given and all(isinstance(one, np.ndarray | np.generic) for one in given.values()):
-        # dimensions as they are: none of them shrinks with a problem
+def _constant_memory(contents: object) -> dict[str, Any]:
+    """Return the contents of constant memory: arrays and NumPy scalars, by name."""
+    if (
+        isinstance(contents, Mapping)
+        and contents
+        and all(isinstance(value, np.ndarray | np.generic) for value in contents.values())
+    ):
+        # literal dimensions: none of them shrinks with a problem
         return {
-            str(name): (f"{one.dtype.name}[{', '.join(map(str, one.shape))}]", one)
-            if isinstance(one, np.ndarray) and one.ndim
-            else one
-            for name, one in given.items()
+            str(name): (f"{value.dtype.name}[{', '.join(map(str, value.shape))}]", value)
+            if isinstance(value, np.ndarray) and value.ndim
+            else value
+            for name, value in contents.items()
         }
     raise UserError(
-        "wrong value", code="wrong-value", key="cmem_args", found=type(given).__name__, accepted="NumPy arrays by name"
+        "wrong value",
+        code="wrong-value",
+        key="cmem_args",
+        found=type(contents).__name__,
+        accepted="NumPy arrays by name",
     )
 
 
-def _shared_bytes(given: object) -> str | int:
-    if isinstance(given, Mapping) and set(given) == {"size"} and isinstance(given["size"], str | int | np.integer):
-        size = given["size"]
+def _shared_bytes(shared_memory: object) -> str | int:
+    if (
+        isinstance(shared_memory, Mapping)
+        and set(shared_memory) == {"size"}
+        and isinstance(shared_memory["size"], str | int | np.integer)
+    ):
+        size = shared_memory["size"]
         return size if isinstance(size, str) else int(size)
     accepted = "{'size': a number of bytes, or an expression over the parameters as text}"
-    raise UserError("wrong value", code="wrong-value", key="smem_args", found=given, accepted=accepted)
+    raise UserError("wrong value", code="wrong-value", key="smem_args", found=shared_memory, accepted=accepted)
 
 
 def _search(call: TuneCall, space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> dict[str, Any]:
-    """A random sample, of which nothing is left out: `fraction` of the space, or `max_fevals` settings."""
-    given = dict(call.strategy_options or {})
-    fraction, most = given.pop("fraction", None), given.pop("max_fevals", None)
-    for name in given:
+    """Return a random sample without pruning: `fraction` of the space, or `max_fevals` settings."""
+    options = dict(call.strategy_options or {})
+    fraction, max_settings = options.pop("fraction", None), options.pop("max_fevals", None)
+    for name in options:
         raise UserError(
             "not supported", code="unsupported", key=f"strategy_options.{name}", accepted=("fraction", "max_fevals")
         )
-    sample = int(most) if most is not None else 100
+    sample = int(max_settings) if max_settings is not None else 100
     if fraction is not None:
         valid = _valid(space, limits, problem)
         sample = max(1, math.ceil(float(fraction) * valid))
-        sample = sample if most is None else min(sample, int(most))
+        sample = sample if max_settings is None else min(sample, int(max_settings))
     return {"sample": sample, "prune": {"spills": False, "below_prediction": 0.0, "below_measured": False}}
 
 
 def _strategy(call: TuneCall) -> dict[str, Any]:
-    """A search by a strategy, of which nothing is left out: at most `max_fevals` settings, in `time_limit` seconds."""
-    given = dict(call.strategy_options or {})
-    most, seconds = given.pop("max_fevals", None), given.pop("time_limit", None)
-    for name in given:
+    """Return a search without pruning: at most `max_fevals` settings, in `time_limit` seconds."""
+    options = dict(call.strategy_options or {})
+    max_settings, seconds = options.pop("max_fevals", None), options.pop("time_limit", None)
+    for name in options:
         raise UserError(
             "not supported", code="unsupported", key=f"strategy_options.{name}", accepted=("max_fevals", "time_limit")
         )
-    budget = {"evaluations": 100} if most is None and seconds is None else {}
-    if most is not None:
-        budget["evaluations"] = int(most)
+    budget = {"evaluations": 100} if max_settings is None and seconds is None else {}
+    if max_settings is not None:
+        budget["evaluations"] = int(max_settings)
     prune = {"spills": False, "below_prediction": 0.0, "below_measured": False}
     limit = {} if seconds is None else {"seconds": float(seconds)}
     return {"strategy": _STRATEGIES[call.strategy], **budget, **limit, "stop": None, "prune": prune}
 
 
 def _valid(space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> int:
-    """How many settings the restrictions allow."""
+    """Return the number of settings that the restrictions allow."""
     at = Location("restrictions")
     points = (dict(zip(space, values, strict=True)) for values in itertools.product(*space.values()))
     return sum(
-        all(evaluate(one, {**problem, **point}, at=at, key="restrictions") for one in limits) for point in points
+        all(evaluate(limit, {**problem, **point}, at=at, key="restrictions") for limit in limits) for point in points
     )
 
 
@@ -363,61 +375,69 @@ def _valid(space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> i
 
 
 def _smaller(call: TuneCall, launched: TunedGeometry, space: Space) -> SmallerProblem | None:
-    given = call.emulate
-    if given is None or isinstance(given, bool):
+    replacement = call.emulate
+    if replacement is None or isinstance(replacement, bool):
         return None
     accepted = "{'problem_size': …, 'arguments': […], 'answer': […]}, True or False"
-    if not isinstance(given, Mapping) or not {"problem_size", "arguments"} <= set(given):
-        raise UserError("wrong value", code="wrong-value", key="emulate", found=type(given).__name__, accepted=accepted)
-    for name in set(given) - {"problem_size", "arguments", "answer"}:
+    if not isinstance(replacement, Mapping) or not {"problem_size", "arguments"} <= set(replacement):
+        raise UserError(
+            "wrong value", code="wrong-value", key="emulate", found=type(replacement).__name__, accepted=accepted
+        )
+    for name in set(replacement) - {"problem_size", "arguments", "answer"}:
         raise UserError("unknown key", code="unknown-key", key=f"emulate.{name}", accepted=accepted)
-    sizes = geometry(given["problem_size"], call.grid_div, call.block_size_names, space)
+    sizes = geometry(replacement["problem_size"], call.grid_div, call.block_size_names, space)
     if sizes.grid != launched.grid:
         raise UserError(
-            "the smaller problem is launched in another way",
+            "the smaller problem has a different launch",
             code="conflict",
             key="emulate.problem_size",
-            found=given["problem_size"],
-            accepted="a number for each number of problem_size, and the same text",
+            found=replacement["problem_size"],
+            accepted="a number for each number in problem_size, and the same expressions",
         )
-    return SmallerProblem(sizes.sizes, given["arguments"], given.get("answer"))
+    return SmallerProblem(sizes.sizes, replacement["arguments"], replacement.get("answer"))
 
 
 def _emulate(
     call: TuneCall,
-    named: NamedArguments,
+    arguments: NamedArguments,
     smaller: SmallerProblem | None,
     *,
     launched: TunedGeometry,
     space: Space,
     source: str,
 ) -> tuple[dict[str, Any] | None, list[str]]:
-    """What replaces fields of the problem on the CPU: nothing where the problem itself is small enough."""
+    """Return the problem fields to replace for emulation, and notes; no fields if the problem is small enough."""
     if call.emulate is False:
         return None, []
     if smaller is not None:
         if uses_grid(source):
-            message = "the source holds the size of its grid, which belongs to one problem size"
+            message = "the source uses its grid size, which ties it to one problem size"
             raise UserError(
                 message, code="conflict", key="emulate", accepted="gridDim in place of grid_size_x, or False"
             )
-        return {**smaller.sizes, **named.emulate}, []
+        return {**smaller.sizes, **arguments.emulate}, []
     if call.emulate is True or _is_small(call, launched, space):
         return {}, []
     note = (
-        "Nothing was executed on the CPU: the problem is too large for it. Pass emulate={'problem_size': …, "
+        "No variant was emulated: the problem is too large. Pass emulate={'problem_size': …, "
         "'arguments': […], 'answer': […]} with a smaller one, or emulate=True."
     )
     return None, [note]
 
 
 def _is_small(call: TuneCall, launched: TunedGeometry, space: Space) -> bool:
-    """Whether the launch with the first values, and the memory that it takes, suit the CPU."""
+    """Return whether the launch with the first values, and its memory, are small enough to emulate."""
     setting = {**{name: values[0] for name, values in space.items()}, **launched.sizes}
     at = Location("problem_size")
-    sizes = [evaluate(one, setting, at=at, key="problem_size") for one in (*launched.grid, *launched.block)]
+    sizes = [
+        evaluate(size_expression, setting, at=at, key="problem_size")
+        for size_expression in (*launched.grid, *launched.block)
+    ]
     threads = math.prod(int(size) for size in sizes)
-    return threads <= _MOST_EMULATED_THREADS and sum(one.nbytes for one in call.arguments) <= _MOST_EMULATED_BYTES
+    return (
+        threads <= _MOST_EMULATED_THREADS
+        and sum(argument.nbytes for argument in call.arguments) <= _MOST_EMULATED_BYTES
+    )
 
 
 # ---- words
@@ -435,16 +455,16 @@ _NAMES: Final = {
     "reference": "answer",
     "search": "strategy_options",
 }
-"""From keys of an experiment to the arguments that they come from."""
+"""Arguments of the call by the experiment keys derived from them."""
 
 
 def _renamed(error: UserError) -> UserError:
-    """Return a mistake under the name that the caller knows."""
+    """Return a mistake under the name of the caller's argument."""
     if isinstance(error, CollectedError):
-        return together([_renamed(one) for one in error.errors])
+        return together([_renamed(member) for member in error.errors])
     key = error.key or ""
     top = next((name for name in _NAMES if key == name or key.startswith((f"{name}.", f"{name}["))), None)
-    at = error.at if error.at and isinstance(error.at.file, Path) else None  # others name no file of the user's
+    at = error.at if error.at and isinstance(error.at.file, Path) else None  # others are not files of the user
     return error.placed(at, error.key if top is None else _NAMES[top] + key.removeprefix(top))
 
 

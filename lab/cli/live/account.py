@@ -1,4 +1,4 @@
-"""Keeps account of a command while it works. The main thread tells it what happens; any thread may look."""
+"""The account of a running command: the main thread reports events, and any thread may read it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lab.cli.live.pace import WorkPace
 from lab.cli.live.snapshot import Best, Link, Phase, Row, Snapshot, Stage
 
 MOST_ROWS: Final = 1000
-"""Newest rows that are kept: a page with more of them helps nobody, and the report has them all."""
+"""Newest rows to keep: a page with more of them helps nobody, and the report has them all."""
 
 MOST_FAILURES: Final = 200
-"""First failures that are kept."""
+"""First failures to keep."""
 
 MOST_BEST: Final = 200
-"""Groups whose best is shown, in the order in which they came."""
+"""Most groups whose best is shown, in order of arrival."""
 
 
 class Account:
-    """What is known so far of any command.
+    """The state of any command.
 
     Attributes:
         folder: Where the report is; None until it is there.
@@ -34,10 +34,10 @@ class Account:
     subject_pieces = "variants"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with nothing known.
+        """Start empty.
 
         Args:
-            clock: Seconds on a clock that nobody can set.
+            clock: A monotonic clock, in seconds.
         """
         self.folder: Path | None = None
         self._clock, self._begun = clock, clock()
@@ -57,7 +57,7 @@ class Account:
         """Show an address beside the rest, such as that of Dask's dashboard.
 
         Raises:
-            UserError: it is no address of a page.
+            UserError: the address is not an HTTP URL.
         """
         if not address.startswith(("http://", "https://")):
             raise UserError(
@@ -71,17 +71,17 @@ class Account:
             self._links[title] = Link(title, address)
 
     def noted(self, sentence: str) -> None:
-        """Keep a sentence that a reader of the report sees, too; each once."""
+        """Keep a note that the report shows, too, once."""
         with self._lock:
             self._notes[sentence] = None
 
     def drawing(self) -> None:
-        """The report is being drawn."""
+        """Record that the report is being drawn."""
         with self._lock:
             self._phase = Phase.DRAWING
 
     def ended(self, folder: Path, *, interrupted: bool) -> None:
-        """The report is there, and nothing more comes.
+        """Record that the report is there and the command is over.
 
         Args:
             folder: Where the report is.
@@ -92,13 +92,13 @@ class Account:
             self._ended_s = self._clock() - self._begun
 
     def snapshot(self, after: int | None = None) -> Snapshot:
-        """What is known now.
+        """Return the current state.
 
         Args:
             after: Number of the last row that the caller has; only later ones are returned, and none by default.
         """
         with self._lock:
-            left = self._left()
+            remaining_s = self._left()
             working = self._phase is Phase.WORKING
             best = self._best()
             return Snapshot(
@@ -107,8 +107,8 @@ class Account:
                 hardware=self._hardware,
                 phase=self._phase,
                 elapsed_s=self._clock() - self._begun if self._ended_s is None else self._ended_s,
-                left_s=left if working else None,
-                pace=self._pace_words() if working and left else "",
+                left_s=remaining_s if working else None,
+                pace=self._pace_words() if working and remaining_s else "",
                 stages=tuple(self._stages.values()),
                 best=best[:MOST_BEST],
                 groups=len(best),
@@ -123,39 +123,39 @@ class Account:
             )
 
     def _best(self) -> tuple[Best, ...]:
-        """The best of each group so far; called with the lock held."""
+        """Return the best of each group so far; called with the lock held."""
         return ()
 
     def _left(self) -> float | None:
-        """Seconds that the work still takes; called with the lock held."""
+        """Return the remaining seconds of the work; called with the lock held."""
         return None
 
     def _pace_words(self) -> str:
-        """How `_left` comes about; called with the lock held."""
+        """Explain the estimate of `_left`; called with the lock held."""
         return (
-            f"the time of the last {self._pace.counted} {self.subject_pieces}, for each one that is left; "
+            f"the time of the last {self._pace.counted} {self.subject_pieces}, for each remaining one; "
             "the report is drawn after that"
         )
 
     def _begin(self, subject: str, question: str, hardware: str, stages: Iterable[Stage]) -> None:
-        """The work is known; called with the lock held."""
+        """Record the extent of the work; called with the lock held."""
         self._subject, self._question, self._hardware = subject, question, hardware
         self._stages = {stage.name: stage for stage in stages}
         self._phase = Phase.WORKING
         self._pace.begin()
 
-    def _advance(self, name: str, done: int = 1) -> None:
-        """Count pieces of a stage; called with the lock held."""
+    def _advance(self, name: str, count: int = 1) -> None:
+        """Count finished tasks of a stage; called with the lock held."""
         stage = self._stages[name]
-        self._stages[name] = replace(stage, done=stage.done + done)
+        self._stages[name] = replace(stage, done=stage.done + count)
 
     def _lengthen(self, name: str, by: int) -> None:
-        """Add pieces to what a stage has to do; called with the lock held."""
+        """Add tasks to the total of a stage; called with the lock held."""
         stage = self._stages.get(name, Stage(name, 0))
         self._stages[name] = replace(stage, total=(stage.total or 0) + by)
 
     def _append(self, row: Row) -> None:
-        """Take a finished row, which gets its number here; called with the lock held."""
+        """Append a finished row and number it; called with the lock held."""
         self._finished += 1
         row = replace(row, number=self._finished)
         self._rows.append(row)

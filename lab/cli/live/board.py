@@ -1,4 +1,4 @@
-"""What a terminal shows of a command while it works: one line for each stage, the time left, the best so far."""
+"""The terminal's view of a running command: a line per stage, the time left, the best so far."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from lab.cli.terminal import Text
 
 _MOST_BEST = 3
 _LINES, _ASCII = ("━", "─"), ("#", ".")
-"""A bar's done and open part, also where neither can be told by colour."""
+"""Characters of the done and the open part of a bar, distinguishable without colour."""
 _LONGEST_BAR = 30
 _SHORTEST_BAR = 8
 _ROOM_FOR_BAR = 8
-"""Columns that stay free beside a bar and its words."""
+"""Columns to keep free beside a bar and its words."""
 
 
 class Board:
-    """Draws what an account knows at the moment of drawing; fits any width.
+    """A display of an account's current state, at any width.
 
     Attributes:
-        over: The command is over: its results are printed below, and are not drawn here.
+        over: The command is over: its results are printed below and not drawn here.
     """
 
     def __init__(self, account: Account) -> None:
-        """Draw from this account."""
+        """Display this account."""
         self._account = account
         self.over = False
 
@@ -35,18 +35,18 @@ class Board:
         """Draw the lines."""
         now = self._account.snapshot()
         yield from _stages(now, options.max_width, _ASCII if options.ascii_only else _LINES)
-        known = () if self.over else (*best_words(now, _MOST_BEST), _doing(now))
-        for line in (time_words(now), *known):
+        details = () if self.over else (*best_words(now, _MOST_BEST), _doing(now))
+        for line in (time_words(now), *details):
             yield Text(line, no_wrap=True, overflow="ellipsis")
 
 
 def _doing(now: Snapshot) -> str:
-    """What happened last, or what takes long now."""
+    """Return the latest event, or the phase under way."""
     return f"{now.phase} …" if now.phase is not Phase.WORKING else now.latest
 
 
 def _stages(now: Snapshot, width: int, bar: tuple[str, str]) -> Iterator[Text]:
-    """A line for each stage, with a bar where there is room for one."""
+    """Yield a line per stage, with a bar where there is room for one."""
     longest = max((len(stage.name) for stage in now.stages), default=0)
     for stage in now.stages:
         count = f"{stage.done}" if stage.total is None else f"{stage.done}/{stage.total}"
@@ -62,17 +62,17 @@ def _stages(now: Snapshot, width: int, bar: tuple[str, str]) -> Iterator[Text]:
 
 
 def time_words(now: Snapshot) -> str:
-    """How long the command has been working, and how long it still takes."""
-    left = "" if now.left_s is None else f", about {clock_text(now.left_s)} left"
+    """Return the elapsed time and the estimate of the remaining time."""
+    remaining = "" if now.left_s is None else f", about {clock_text(now.left_s)} left"
     failed = f", {now.failed} failed" if now.failed else ""
-    return f"{clock_text(now.elapsed_s)}{left}{failed}"
+    return f"{clock_text(now.elapsed_s)}{remaining}{failed}"
 
 
-def best_words(now: Snapshot, most: int) -> list[str]:
-    """The best of each group, one line each; what there is no room for is counted."""
-    lines = [_best(one) for one in now.best[:most]]
-    more = now.groups - len(lines)
-    return [*lines, f"and the best of {more} more"] if more and lines else lines
+def best_words(now: Snapshot, limit: int) -> list[str]:
+    """Return the best of each group, one line each, and count those without room."""
+    lines = [_best(best) for best in now.best[:limit]]
+    further = now.groups - len(lines)
+    return [*lines, f"and the best of {further} more"] if further and lines else lines
 
 
 def _best(best: Best) -> str:

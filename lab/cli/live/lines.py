@@ -1,4 +1,4 @@
-"""Progress where nobody looks at a terminal: a line now and then, and the first failures, each as it comes."""
+"""Progress without a terminal: a line now and then, and the first failures, each as it comes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ EVERY_S: Final = 30.0
 """Seconds from one line to the next."""
 
 MOST_FAILURES: Final = 5
-"""Failures that get a line of their own; the others are counted in the lines and stand in the report."""
+"""Failures with a line of their own; the others are counted in the lines and listed in the report."""
 
 
 class ProgressLines:
-    """Prints lines while the context is open."""
+    """Printer of progress lines while the context is open."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class ProgressLines:
         clock: Callable[[], float] = time.monotonic,
         first_s: float = EVERY_S,
     ) -> None:
-        """Print on a console what an account knows.
+        """Print the state of an account on a console.
 
         Args:
-            console: Where to.
-            account: What is known.
-            clock: Seconds on a clock that nobody can set.
+            console: The console.
+            account: The account to print.
+            clock: A monotonic clock, in seconds.
             first_s: Seconds until the first line.
         """
         self._console, self._account, self._clock = console, account, clock
@@ -68,7 +68,7 @@ class ProgressLines:
 
 
 def line(now: Snapshot) -> str:
-    """Everything that matters, in one line."""
+    """Return the state in one line."""
     counts = ", ".join(
         f"{stage.name} {stage.done}" if stage.total is None else f"{stage.name} {stage.done}/{stage.total}"
         for stage in now.stages

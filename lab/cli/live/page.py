@@ -1,4 +1,4 @@
-"""The live page: one text that is the same for every command; its script asks for what is known, and shows it."""
+"""The live page: the same text for every command, whose script fetches the state and shows it."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ PAGE: Final = (
 """The page's HTML, with the report's style sheet."""
 
 POLICY: Final = f"{csp.policy(scripts=[_SCRIPT], styles=[_STYLE])}; connect-src 'self'; frame-ancestors 'none'"
-"""What a browser lets the page do: run its own script, and ask its own server."""
+"""The page's policy: run its own script, and query its own server."""

@@ -1,4 +1,4 @@
-"""Keeps account of a run: the best variant of each problem, and the figure by which it is the best so far.
+"""The account of a run: the best variant of each problem, and the figure that ranks it.
 
 Variants are compared as in the report (`lab.store.figures.response_of`): by what was measured where anything was, else
 by the estimate where all have one, else by the predicted throughput, else by the ceiling. What was measured is compared
@@ -45,17 +45,17 @@ _MOST_SCORED: Final = 1000
 run without a GPU and without estimates, ceilings are compared until the report is drawn."""
 
 _GROWTH: Final = 1.1
-"""Predicted throughputs depend on each other; they are computed again when so many times as many variants are there."""
+"""Growth in variants that triggers a new computation of predicted throughputs, which depend on each other."""
 
 
 class RunAccount(Account):
-    """What is known so far of a run; a `RunObserver`."""
+    """The state of a run; a `RunObserver`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with nothing known.
+        """Start empty.
 
         Args:
-            clock: Seconds on a clock that nobody can set.
+            clock: A monotonic clock, in seconds.
         """
         super().__init__(clock)
         self._labels: dict[tuple[object, ...], str] = {}
@@ -69,7 +69,7 @@ class RunAccount(Account):
         self._under_way: set[str] = set()
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
-        """The number of variants is known."""
+        """Record the number of variants."""
         del expansion
         with self._lock:
             if len(experiment.problems) > 1:
@@ -79,17 +79,17 @@ class RunAccount(Account):
             )
 
     def resumed(self, finished: int) -> None:
-        """An interrupted run goes on; `recorded` tells its records from new ones, which were built before."""
+        """Accept a resumed run; `recorded` tells its records from new ones, which were built before."""
         del finished
 
     def more(self, variants: int) -> None:
-        """A search goes on."""
+        """Add the further variants of a search."""
         with self._lock:
             self._lengthen(BUILT, variants)
             self._lengthen(RECORDED, variants)
 
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
-        """One variant was compiled, or could not be."""
+        """Record that a variant was compiled, or could not be."""
         del outcome
         with self._lock:
             self._advance(BUILT)
@@ -97,13 +97,13 @@ class RunAccount(Account):
             self._latest = f"built: {planned.variant} {planned.label}".rstrip()
 
     def executed(self, record: VariantRecord) -> None:
-        """One variant was executed on the CPU."""
+        """Record that a variant was emulated."""
         with self._lock:
             self._count(EXECUTED)
             self._latest = f"executed on the CPU: {_name(record)}, {record.status}{_registers(record)}"
 
     def recorded(self, record: VariantRecord) -> None:
-        """One variant is finished."""
+        """Record a finished variant."""
         with self._lock:
             self._advance(RECORDED)
             if record.variant in self._under_way:
@@ -119,17 +119,17 @@ class RunAccount(Account):
             self._compare(record)
 
     def confirming(self) -> None:
-        """The fastest variants are about to be measured again."""
+        """Record that the fastest variants are about to be measured again."""
         with self._lock:
             self._latest = "every variant is finished; the fastest are measured again"
 
     def counting(self, variants: int) -> None:
-        """Hardware counters are about to be read."""
+        """Add variants whose hardware counters are about to be read."""
         with self._lock:
             self._lengthen(COUNTED, variants)
 
     def counted(self, variants: int) -> None:
-        """Hardware counters of some variants were read."""
+        """Count variants whose hardware counters were read."""
         with self._lock:
             self._advance(COUNTED, variants)
 
@@ -138,27 +138,27 @@ class RunAccount(Account):
         return self._pace.left_s((stage.total or 0) - stage.done) if stage else None
 
     def _count(self, name: str) -> None:
-        """Count a variant in a stage that not every variant goes through."""
+        """Count a variant in a stage that not every variant reaches."""
         if name not in self._stages:
-            known = self._stages | {name: Stage(name, 0)}
-            self._stages = {stage: known[stage] for stage in _ORDER if stage in known}
+            stages = self._stages | {name: Stage(name, 0)}
+            self._stages = {stage: stages[stage] for stage in _ORDER if stage in stages}
         self._advance(name)
 
     def _row(self, record: VariantRecord) -> Row:
-        found = _figure(record)
+        figure = _figure(record)
         return Row(
             number=0,
             variant=record.variant,
             name=figures.name_of(record),
             status=str(record.status),
-            figure="" if found is None else _amount(found[1], record),
-            kind="" if found is None else KIND_WORDS[found[0]],
+            figure="" if figure is None else _amount(figure[1], record),
+            kind="" if figure is None else KIND_WORDS[figure[0]],
             failed=record.status.failed,
             reason=record.reason,
         )
 
     def _compare(self, record: VariantRecord) -> None:
-        """See whether the variant is the best of its problem so far."""
+        """Update the best variant of a problem."""
         if record.status.failed or record.status is Status.PRUNED:
             return
         values = {
@@ -183,7 +183,7 @@ class RunAccount(Account):
         return tuple(best for _, best in (self._in_turns if by_ratio else self._leading[self._basis]).values())
 
     def _basis_with(self, record: VariantRecord) -> Basis:
-        """By which figure variants are compared now; the predicted throughputs are computed where it is theirs."""
+        """Return the figure that ranks variants now; compute predicted throughputs where they do."""
         if self._leading[Basis.MEASURED]:
             self._kept = None
             return Basis.MEASURED
@@ -198,23 +198,23 @@ class RunAccount(Account):
             self._scored_at = int(len(self._kept) * _GROWTH) + 1
             self._leading[Basis.SCORE] = {}
             rates = figures.scored(self._kept)
-            for one in self._kept:
-                if one.variant in rates:
-                    self._lead(Basis.SCORE, one, rates[one.variant])
+            for scored_record in self._kept:
+                if scored_record.variant in rates:
+                    self._lead(Basis.SCORE, scored_record, rates[scored_record.variant])
         return Basis.SCORE if self._leading[Basis.SCORE] else Basis.CEILING
 
     def _lead(self, basis: Basis, record: VariantRecord, value: float) -> None:
         self._lead_in(self._leading[basis], record, value, value, basis)
 
     def _lead_in(
-        self, leading: dict[str, tuple[float, Best]], record: VariantRecord, worth: float, shown: float, basis: Basis
+        self, leading: dict[str, tuple[float, Best]], record: VariantRecord, worth: float, figure: float, basis: Basis
     ) -> None:
-        """Put a variant in front of its problem's others if it is worth more; `shown` is the figure beside its name."""
+        """Make a variant the leader of its problem if it is worth more; `figure` is shown beside its name."""
         group = self._labels.get(_key(record.problem.items()), "")
-        known = leading.get(group)
-        if known is None or worth > known[0]:
+        leader = leading.get(group)
+        if leader is None or worth > leader[0]:
             name = figures.name_of(record, without=group)
-            leading[group] = worth, Best(group, name, record.variant, _amount(shown, record), KIND_WORDS[basis])
+            leading[group] = worth, Best(group, name, record.variant, _amount(figure, record), KIND_WORDS[basis])
 
 
 def _key(items: object) -> tuple[object, ...]:
@@ -222,7 +222,7 @@ def _key(items: object) -> tuple[object, ...]:
 
 
 def _figure(record: VariantRecord) -> tuple[Basis, float] | None:
-    """What a variant's own row says of its throughput: the best that is known of it alone."""
+    """Return the throughput for a variant's own row: the best figure known of it alone."""
     if record.status.failed:
         return None
     for basis, of in (

@@ -1,6 +1,6 @@
-"""Serves a command's live page to this machine's user, read-only, while the command works.
+"""Serve a command's live page to this machine's user, read-only, while the command works.
 
-Who may read it: whoever knows the address. It holds 256 random bits; without them every answer is 404. The server
+Whoever knows the address may read it. It holds 256 random bits; without them every answer is 404. The server
 listens on loopback alone, and answers only requests for a loopback name, so that a page of another site whose name was
 made to point here learns nothing (DNS rebinding). It takes GET and HEAD, lists no folder, and sends the files of the
 command's own folder alone, of the types that a report has.
@@ -31,19 +31,19 @@ from lab.cli.live.page import PAGE, POLICY
 LOOPBACK: Final = "127.0.0.1"
 
 _NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""What a browser on this machine, or at the near end of an SSH tunnel, calls the server; the tunnel's port differs."""
+"""Names of the server for a browser on this machine, or at the near end of an SSH tunnel of another port."""
 
 _MOST_CONNECTIONS: Final = 32
-"""Open connections; a browser opens six. One more closes the one that has taken longest to send its request."""
+"""Most open connections; a browser opens six. One more closes the one slowest to send its request."""
 
 _GRACE_S: Final = 0.25
-"""Seconds for which no connection is closed for another one: most are answered in less."""
+"""Seconds before a connection may be closed for another one: most are answered in less."""
 
 _PATIENCE_S: Final = 10.0
-"""Seconds within which a request must have come, and within which a part of the answer must be taken."""
+"""Seconds within which a request must have arrived, and a part of the answer must be taken."""
 
 _MOST_DIGITS: Final = 12
-"""Digits of a row's number."""
+"""Most digits of a row's number."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -64,13 +64,13 @@ _HEADERS: Final = {
 }
 
 _FRAMES: Final = "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
-"""What the header adds to the policy in the report's own page."""
+"""Additions of the header to the policy in the report's own page."""
 
 _INERT: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
 class _Since(NamedTuple):
-    """The state of a connection. Of two, the one to close first is the smaller.
+    """The state of a connection; the smaller of two is closed first.
 
     Attributes:
         answering: Its request has come.
@@ -82,10 +82,10 @@ class _Since(NamedTuple):
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serves one account. Leaving its context ends it.
+    """Server of one account; leaving its context ends it.
 
     Attributes:
-        address: What to open in a browser.
+        address: URL to open in a browser.
     """
 
     daemon_threads = True
@@ -97,11 +97,11 @@ class LiveServer(ThreadingHTTPServer):
         """Listen; `start` begins to answer.
 
         Args:
-            account: What is shown.
-            port: Where to listen; 0 takes a free port.
+            account: The account to show.
+            port: Port to listen on; 0 takes a free one.
 
         Raises:
-            UserError: the port cannot be had.
+            UserError: the port is not available.
         """
         self.account, self.token = account, secrets.token_urlsafe(32)
         self._open: dict[socket.socket, _Since] = {}
@@ -132,51 +132,51 @@ class LiveServer(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Answer in a thread of its own. A new connection never waits for others, however slow they are."""
+        """Answer in a separate thread; a new connection never waits for others, however slow they are."""
         assert isinstance(request, socket.socket)  # noqa: S101 - it serves TCP
         with self._changed:
             while len(self._open) >= _MOST_CONNECTIONS:
                 slowest = min(self._open, key=self._open.__getitem__)
-                left = self._open[slowest].began + _GRACE_S - time.monotonic()
-                if left <= 0:
+                wait_s = self._open[slowest].began + _GRACE_S - time.monotonic()
+                if wait_s <= 0:
                     self._cut(slowest)
                 else:
-                    self._changed.wait(left)
+                    self._changed.wait(wait_s)
             self._open[request] = _Since(answering=False, began=time.monotonic())
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Close connections whose request has not come in time; the base class calls this twice a second."""
+        """Close connections whose request is late; the base class calls this twice a second."""
         latest = _Since(answering=False, began=time.monotonic() - _PATIENCE_S)
         with self._changed:
             for late in [request for request, since in self._open.items() if since < latest]:
                 self._cut(late)
 
     def request_came(self, request: socket.socket) -> None:
-        """Leave a connection the time that its answer takes."""
+        """Grant a connection the time of its answer."""
         with self._changed:
             if request in self._open:
                 self._open[request] = _Since(answering=True, began=self._open[request].began)
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """Forget a connection that is answered."""
+        """Forget an answered connection."""
         with self._changed:
             self._open.pop(request, None)  # type: ignore[arg-type]  # it serves TCP
             self._changed.notify()
         super().shutdown_request(request)
 
     def _cut(self, request: socket.socket) -> None:
-        """End a connection, and so the thread that reads from it or writes to it."""
+        """Close a connection, which ends the thread that reads from it or writes to it."""
         del self._open[request]
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away is nobody's error; the command's terminal shows the command."""
+        """Ignore errors such as a browser that went away; the terminal shows the command."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one connection, which holds one request."""
+    """Handler of one connection, which holds one request."""
 
     server: LiveServer
     timeout = _PATIENCE_S
@@ -191,10 +191,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
-        """Say nothing: the terminal shows the command, and an address in a log would be a key in it."""
+        """Log nothing: the terminal shows the command, and a logged address would reveal the key."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse, also what http.server itself cannot read, without repeating what was asked."""
+        """Refuse a request, also one http.server itself cannot read, without repeating it."""
         del message, explain
         if code == HTTPStatus.NOT_IMPLEMENTED:  # a method that has no `do_…`
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, Allow="GET, HEAD")
@@ -208,27 +208,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
             return
         parts = urlsplit(self.path)
-        token, slash, rest = parts.path.removeprefix("/").partition("/")
+        token, slash, path = parts.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()) or not slash:
             self._refuse(HTTPStatus.NOT_FOUND)
-        elif not rest:
+        elif not path:
             self._send(PAGE.encode(), _TYPES[".html"], POLICY)
-        elif rest == "state.json":
+        elif path == "state.json":
             self._send(self._state(parts.query), _TYPES[".json"], _INERT)
-        elif rest.startswith("report/"):
-            self._file(rest.removeprefix("report/") or "index.html")
+        elif path.startswith("report/"):
+            self._file(path.removeprefix("report/") or "index.html")
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
 
     def _state(self, query: str) -> bytes:
-        """What is known, as JSON: rows only behind the one that the page has."""
+        """Return the state as JSON, with only the rows after the page's last one."""
         (after,) = parse_qs(query).get("after", ["0"])[:1]
-        known = int(after) if after.isascii() and after.isdecimal() and len(after) <= _MOST_DIGITS else 0
-        found = self.server.account.snapshot(known)
-        return json.dumps(asdict(found) | {"over": found.phase.over}).encode()
+        last_row = int(after) if after.isascii() and after.isdecimal() and len(after) <= _MOST_DIGITS else 0
+        snapshot = self.server.account.snapshot(last_row)
+        return json.dumps(asdict(snapshot) | {"over": snapshot.phase.over}).encode()
 
     def _file(self, name: str) -> None:
-        """A file of the report."""
+        """Send a file of the report."""
         path = inside(self.server.account.folder, unquote(name))
         if path is None:
             self._refuse(HTTPStatus.NOT_FOUND)
@@ -262,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the name in a Host header, without the port."""
     name, _, port = host.lower().rpartition(":")
     return name if port.isdecimal() else host.lower()
 
@@ -275,10 +275,15 @@ def inside(folder: Path | None, name: str) -> Path | None:
         name: As an address has it, escapes undone.
 
     Returns:
-        The file; None where it is none, or no file of a report, or where a link or `..` leads out of the folder.
+        The file; None where it does not exist, is not a file of a report, or lies outside of the folder.
     """
     parts = name.split("/")
-    if folder is None or "\0" in name or "\\" in name or any(not part or part.startswith(".") for part in parts):
+    if (
+        folder is None
+        or "\0" in name
+        or "\\" in name
+        or any(not segment or segment.startswith(".") for segment in parts)
+    ):
         return None
     try:
         root, path = folder.resolve(strict=True), folder.joinpath(*parts).resolve(strict=True)

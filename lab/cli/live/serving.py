@@ -1,4 +1,4 @@
-"""The live page from the command's side: opened before the work, told of the end, and kept until Ctrl-C."""
+"""The live page from the command's side: opened before the work, notified of the end, kept until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the server is imported where it is asked for
 
 
 class LivePage:
-    """A command's page, or nothing where none was asked for.
+    """A command's live page, or nothing where none was requested.
 
     The page outlives the work, since its link to the report is of use only then. It is there until Ctrl-C, which no
     longer interrupts anything: the exit code is that of the work. Where nobody can press Ctrl-C, as in a batch job, and
@@ -31,13 +31,13 @@ class LivePage:
         """Open nothing yet.
 
         Args:
-            account: What the page shows.
+            account: The account the page shows.
             console: Where its address is printed, which should be on stderr.
-            serve: The page is asked for.
-            port: Where to listen, which asks for the page, too; None takes a free port.
+            serve: Serve the page.
+            port: Port to listen on, which implies `serve`; None takes a free one.
 
         Raises:
-            UserError: the port cannot be had.
+            UserError: the port is not available.
         """
         self._account, self._console = account, console
         self._server = _server(account, port or 0) if serve or port is not None else None
@@ -45,7 +45,7 @@ class LivePage:
     def __enter__(self) -> Self:
         if self._server is not None:
             self._server.__enter__()
-            self._print(f"live page, for this machine alone: {self._server.address}")
+            self._print(f"live page, for this machine only: {self._server.address}")
         return self
 
     def __exit__(
@@ -55,14 +55,14 @@ class LivePage:
             self._server.__exit__(kind, error, trace)
 
     def ended(self, folder: Path, *, interrupted: bool) -> None:
-        """Say on the page that the work is over, and where the report is."""
+        """Show on the page that the work is over, and where the report is."""
         self._account.ended(folder, interrupted=interrupted)
 
     def stay(self) -> None:
-        """Serve until Ctrl-C, where somebody can press it."""
+        """Serve until Ctrl-C, if someone can press it."""
         if self._server is None or not attended():
             return
-        self._print("the live page stays until Ctrl-C, with the report")
+        self._print("the live page and the report are served until Ctrl-C")
         with suppress(KeyboardInterrupt), interrupts.stoppable(message="the live page is closed"):
             interrupts.wait(threading.Event().wait)
 
@@ -77,5 +77,5 @@ def _server(account: Account, port: int) -> LiveServer:
 
 
 def attended() -> bool:
-    """Whether somebody at a terminal can end this process with Ctrl-C."""
+    """Return whether someone at a terminal can end this process with Ctrl-C."""
     return interrupts.is_handled() and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

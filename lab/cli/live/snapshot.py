@@ -1,4 +1,4 @@
-"""What is known of a command at one moment: frozen values that the terminal, the log and the page show."""
+"""The state of a command at one moment: frozen values the terminal, the log and the page show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """How far the command is."""
+    """The phase of a command."""
 
     STARTING = "starting"
     WORKING = "working"
@@ -17,18 +17,18 @@ class Phase(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Nothing more comes."""
+        """True if the command is over."""
         return self in {Phase.FINISHED, Phase.INTERRUPTED}
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage's progress.
+    """The progress of a stage.
 
     Attributes:
-        name: In a word or two.
-        done: Pieces that it is done with.
-        total: All of its pieces, as far as they are known; None where their number is not.
+        name: Its name, a word or two.
+        done: Number of finished tasks.
+        total: Number of tasks, as far as it is known; None where it is not.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best so far among what can be compared.
+    """The best so far of a group of comparable variants or kernels.
 
     Attributes:
-        group: What it is the best of: the problem's label, or a class of sizes; empty where there is one group.
+        group: Its group: the problem's label, or a class of sizes; empty where there is one group.
         name: Of the variant or kernel.
         variant: The variant's id; empty for a kernel.
         figure: Its throughput with the unit.
-        kind: How the figure came to be: measured, estimated, predicted or a ceiling, in the report's words.
+        kind: Kind of the figure: measured, estimated, predicted or a ceiling, in the report's words.
     """
 
     group: str
@@ -57,17 +57,17 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Something that is finished.
+    """A finished variant or size.
 
     Attributes:
         number: Counted from 1 in the order in which the rows came.
         variant: Id of a variant; empty for a size.
         name: Of the variant, or the size.
-        status: How far it came.
+        status: The stage it reached.
         figure: Its throughput with the unit; empty where there is none.
-        kind: How the figure came to be; empty where there is none.
+        kind: Kind of the figure; empty where there is none.
         failed: It did not reach the end.
-        reason: Why not.
+        reason: Why it failed.
     """
 
     number: int
@@ -90,25 +90,25 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is shown.
+    """The complete state of a command.
 
     Attributes:
         subject: Name of the experiment or the tuning file.
         question: What it asks.
         hardware: The GPU's name, or why none is used.
-        phase: How far the command is.
+        phase: Phase of the command.
         elapsed_s: Seconds since it began.
-        left_s: Seconds that it still takes, report excluded; None where that is not known.
-        pace: How `left_s` comes about.
+        left_s: Estimate of the remaining seconds, report excluded; None where it is not known.
+        pace: Basis of the estimate `left_s`.
         stages: Progress by stage.
         best: The best of each group, at most as many as a page shows.
         groups: How many groups have a best one.
-        latest: The last thing that became known, in a sentence.
+        latest: The latest event, in a sentence.
         rows: The newest finished rows, oldest first.
         finished: How many rows there were.
         failures: The first failed rows.
         failed: How many rows failed.
-        notes: What a reader of the report is going to see, too.
+        notes: Notes that the report shows, too.
         links: Addresses beside the page.
         reported: The report is there.
     """
@@ -134,7 +134,7 @@ class Snapshot:
 
 
 def clock_text(seconds: float) -> str:
-    """Write a duration as a clock does: ``0:07``, ``12:40``, ``3:05:00``."""
-    whole = int(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+    """Format a duration as a clock does: ``0:07``, ``12:40``, ``3:05:00``."""
+    total = int(seconds)
+    hours, minutes = divmod(total // 60, 60)
+    return f"{hours}:{minutes:02d}:{total % 60:02d}" if hours else f"{minutes}:{total % 60:02d}"

@@ -1,4 +1,4 @@
-"""Keeps account of a tuning run: sizes done, and the fastest kernel so far in each class of sizes."""
+"""The account of a tuning run: finished sizes, and the fastest kernel so far in each class of sizes."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ _PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
 class TuneAccount(Account):
-    """What is known so far of a tuning run; a `TuningObserver`."""
+    """The state of a tuning run; a `TuningObserver`."""
 
     subject_pieces = "sizes"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with nothing known.
+        """Start empty.
 
         Args:
-            clock: Seconds on a clock that nobody can set.
+            clock: A monotonic clock, in seconds.
         """
         super().__init__(clock)
         self._leading: dict[int, tuple[float, Best]] = {}
         self._verb, self._asked = "timed", 0
 
     def began(self, tuning: Tuning, gpu: str, *, measured: bool = True) -> None:
-        """The file was read."""
+        """Record the tuning file and the GPU."""
         with self._lock:
             self._verb = "timed" if measured else "predicted"
             self._begin(tuning.name, tuning.question, gpu, (Stage(KERNELS, 0), Stage(POINTS, 0)))
 
     def resumed(self, points: int) -> None:
-        """An unfinished run goes on."""
+        """Record that an unfinished run is resumed."""
         with self._lock:
             self._latest = f"{points} times of an earlier, unfinished run are kept"
 
-    def asked(self, what: str, sizes: int) -> None:
-        """Kernels are about to be timed at some sizes; earlier steps are done."""
+    def asked(self, step: str, sizes: int) -> None:
+        """Record that kernels are about to be timed at some sizes; earlier steps are done."""
         with self._lock:
             points = self._stages.pop(POINTS)
             self._stages |= {SIZES: Stage(SIZES, 0, sizes), POINTS: points}
             self._asked = sizes
-            self._latest = f"{what}: {sizes} sizes"
+            self._latest = f"{step}: {sizes} sizes"
             self._pace.begin()
 
     def built(self, facts: KernelFacts) -> None:
-        """One kernel was built, or could not be."""
+        """Record that a kernel was built, or could not be."""
         with self._lock:
             self._advance(KERNELS)
             self._latest = f"built: {facts.name}"
@@ -67,7 +67,7 @@ class TuneAccount(Account):
                 self._append(Row(0, "", facts.name, "build failed", failed=True, reason=facts.failure))
 
     def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
-        """Kernels were timed at a size; `leader` is the fastest one there."""
+        """Record that kernels were timed at a size; `leader` is the fastest one there."""
         with self._lock:
             if SIZES in self._stages:
                 self._advance(SIZES)
@@ -82,14 +82,14 @@ class TuneAccount(Account):
             self._append(Row(0, "", f"{size_text(size)}: {leader.kernel}", self._verb, figure, leader.kind))
             self._latest = f"{size_text(size)}: {leader.kernel}, {figure} ({leader.kind})"
             group = size_class(size)
-            known = self._leading.get(group)
-            if known is None or leader.tflops > known[0]:
+            leading = self._leading.get(group)
+            if leading is None or leader.tflops > leading[0]:
                 name = f"{leader.kernel} at {size_text(size)}"
                 best = Best(class_text(group), name, "", figure, leader.kind)
                 self._leading[group] = leader.tflops, best
 
     def stepped(self, step: ProtocolStep) -> None:
-        """A step of the protocol is done."""
+        """Record a finished step of the protocol."""
         self.noted(f"{step.group}, step {step.number}, {step.title}: {step.text}")
 
     def _best(self) -> tuple[Best, ...]:
@@ -101,13 +101,13 @@ class TuneAccount(Account):
 
     def _pace_words(self) -> str:
         return (
-            f"the time of the last {self._pace.counted} sizes, for each one of this step that is left; "
-            "later steps come on top"
+            f"the time of the last {self._pace.counted} sizes, for each remaining one of this step; "
+            "later steps are not included"
         )
 
 
 def size_class(size: Size) -> int:
-    """The class of a size: the decade of the floating-point operations of its product, 2 m n k."""
+    """Return the class of a size: the decade of its floating-point operations, 2 m n k."""
     return math.floor(math.log10(2 * math.prod(size)))
 
 
@@ -122,5 +122,5 @@ def _operations(decade: int) -> str:
 
 
 def size_text(size: Size) -> str:
-    """Write a size as reports do: ``4096 x 4096 x 64``."""
+    """Format a size as reports do: ``4096 x 4096 x 64``."""
     return " x ".join(map(str, size))

@@ -1,4 +1,4 @@
-"""Progress of a command that works on one file: on a terminal a board, elsewhere lines, both only after a while."""
+"""Progress of a command on one file: a board on a terminal, lines elsewhere, both only after a while."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from lab.cli.live.lines import ProgressLines
 from lab.cli.live.snapshot import Snapshot, Stage
 
 QUIET_S: Final = 2.0
-"""Seconds in which a command says nothing of its progress."""
+"""Seconds before a command shows progress."""
 
 
 class WorkAccount(Account):
-    """Keeps account of a command whose work is not told piece by piece: it is asked how far it is."""
+    """The account of a command that reports no events and is polled for its progress."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with nothing known.
+        """Start empty.
 
         Args:
-            clock: Seconds on a clock that nobody can set.
+            clock: A monotonic clock, in seconds.
         """
         super().__init__(clock)
         self._look: Callable[[], Sequence[Stage]] = tuple
         self._begin("", "", "", ())
 
     def follow(self, look: Callable[[], Sequence[Stage]]) -> None:
-        """Take another part of the work, by what returns how far it is."""
+        """Follow another part of the work by a function that returns its progress."""
         self._look = look
 
     def snapshot(self, after: int | None = None) -> Snapshot:
-        """Return what is known now. Arguments as in `Account.snapshot`."""
+        """Return the current state. Arguments as in `Account.snapshot`."""
         stages = {stage.name: stage for stage in self._look()}
         with self._lock:
             self._stages = stages
@@ -47,10 +47,10 @@ class WorkAccount(Account):
 
 @contextmanager
 def work_progress(console: Console) -> Iterator[WorkAccount]:
-    """Show how far a command is, once it has taken `QUIET_S`.
+    """Show the progress of a command, once it has taken `QUIET_S`.
 
     Args:
-        console: Where to, which should be on stderr.
+        console: The console, which should be on stderr.
     """
     account = WorkAccount()
     if not console.is_interactive:

@@ -1,1 +1,1 @@
-"""The second engine: a kernel's PTX becomes machine code that runs a warp as vectors of 32 lanes."""
+"""The compiled engine: turns a kernel's PTX into machine code that runs a warp as vectors of 32 lanes."""

@@ -1,6 +1,6 @@
-"""Loads, stores and atomics of a warp: one function of LLVM IR for each kind of access.
+"""LLVM IR of a warp's loads, stores and atomics: one function for each kind of access.
 
-A function returns 0, or `FAULT` where the interpreter must tell what is wrong: an address out of bounds or misaligned,
+A function returns 0, or `FAULT` where the interpreter must find the cause: an address out of bounds or misaligned,
 or lanes in several buffers. Addresses of shared memory are (32,) i32 offsets, others (32,) i64 generic addresses.
 """
 
@@ -16,14 +16,13 @@ from lab.emulator.memory.memory import SEGMENT_SHIFT, WITHIN_SEGMENT
 from lab.hardware.memory import CHUNK_BYTES
 
 FAULT = 2
-"""What a function returns where an access is refused."""
+"""The return value of a rejected access."""
 
 SITE_BYTES = patterns.WAYS * patterns.BYTES
-"""Memory of one instruction's patterns."""
+"""Bytes of one instruction's patterns."""
 
 SEGMENT_BYTES = 64
-"""An entry of the table of segments, i64: host address, bytes, whether traffic counts, host address of the cells (0
-where nothing is watched), and whether it must be written before it is read; the rest is free."""
+"""The size of a segment table entry: host address, size, counting flag, cells address and must-be-written flag."""
 
 _V, _W = words(32), words(64)
 _SPREAD = 0x9E3779B1
@@ -32,12 +31,12 @@ _ROWS = 4  # elements of 32 bits in the widest access
 
 
 def name_of(kind: str, space: str, bits: int, count: int, update: str = "") -> str:
-    """Return the name of the function of an access: `load`, `store` or `atomic` of `count` elements of some bits."""
+    """Return the function name of an access: `load`, `store` or `atomic` of `count` elements of some bits."""
     return f"@{kind}_{space}_{bits}x{count}" + (f"_{update}" if update else "")
 
 
 def unit_of(bits: int, count: int) -> tuple[int, int]:
-    """Return elements as which an access moves its bytes, (bits, count): whole where a register can hold it."""
+    """Return the units an access moves, (bits, count): one unit where a register can hold all."""
     total = bits * count
     return (total, 1) if total <= 64 else ((32, 4) if bits < 64 else (64, 2))  # noqa: PLR2004  bits of an access
 
@@ -62,14 +61,14 @@ begun:
 
 @dataclass(frozen=True, slots=True)
 class MovedBytes:
-    """An access for which a function is written.
+    """An access that has a generated function.
 
     Attributes:
         kind: `load`, `store` or `atomic`.
         space: `shared` or `global`.
         bits: Bits of an element.
-        count: Elements of each lane.
-        granule: Bytes of a cell of a watched launch; 0 where nothing is watched.
+        count: Elements per lane.
+        granule: Cell size in bytes of a checked launch; 0 without checks.
         counted: An atomic's updates are counted.
     """
 
@@ -82,22 +81,22 @@ class MovedBytes:
 
     @property
     def width(self) -> int:
-        """Bytes of a lane's access."""
+        """The bytes of a lane's access."""
         return self.bits * self.count // 8
 
     @property
     def shared(self) -> bool:
-        """Whether it is one to shared memory."""
+        """Return whether the access is to shared memory."""
         return self.space == "shared"
 
     @property
     def cells(self) -> int:
-        """Cells of a lane's access."""
+        """The number of cells of a lane's access."""
         return max(1, self.width // max(1, self.granule))
 
 
 def _watch(access: MovedBytes) -> str:
-    """IR: ask whether the access is suspicious; goes on at `moved`."""
+    """Return IR that checks for a suspicious access and continues at `moved`."""
     if not access.granule:
         return "\n  br label %moved\nmoved:"
     call = (
@@ -126,7 +125,7 @@ moved:"""
 
 
 def _pattern(access: MovedBytes, cost: int) -> str:
-    """IR: find the pattern, replace it on a miss, check bounds and alignment; leaves `%p0`, the first lane's byte."""
+    """Return IR that finds or replaces the pattern and checks bounds; `%p0` is the first lane's address."""
     width, shared = access.width, access.shared
     missed = "@missed_atomic" if access.counted else "@missed"
     if shared:
@@ -225,10 +224,10 @@ _FAULT = f"fault:\n  ret i32 {FAULT}\n}}\n"
 
 
 def _arguments(access: MovedBytes) -> str:
-    where = "ptr %base, i64 %floor, i64 %size" if access.shared else "ptr %table, i64 %segments"
+    memory = "ptr %base, i64 %floor, i64 %size" if access.shared else "ptr %table, i64 %segments"
     watched = ", ptr %context, ptr %state, i32 %warp, i32 %group" if access.granule else ""
     watched += ", ptr %chunks" if access.counted else ""
-    return f"{where}, ptr %site, {_V if access.shared else _W} %a, i32 %mask{watched}"
+    return f"{memory}, ptr %site, {_V if access.shared else _W} %a, i32 %mask{watched}"
 
 
 def load(access: MovedBytes) -> str:
@@ -241,7 +240,7 @@ def load(access: MovedBytes) -> str:
 
 
 def _gathered(bits: int, at: str = "%p0", out: str = "%gathered") -> str:
-    """IR: each lane's element, by the pattern's deltas, which are 0 for lanes that take no part."""
+    """Return IR that gathers each lane's element by the pattern's deltas (0 for inactive lanes)."""
     ty = words(bits)
     if bits >= 32:  # noqa: PLR2004  what machines gather
         stem = out[1:]
@@ -300,7 +299,7 @@ def _load_pairs() -> str:
 
 
 def _load_rows() -> str:
-    """IR: 16 bytes a lane: rows of four elements, transposed four lanes at a time within 128-bit parts."""
+    """Return IR that loads 16 bytes per lane, transposing rows of four elements within 128-bit parts."""
     lines = [
         f"""
   %is_same = icmp eq i32 %kind, {patterns.SAME}
@@ -341,10 +340,10 @@ def _list(values: Sequence[int]) -> str:
 
 
 def _transposed(half: int) -> str:
-    """IR: the four elements of 16 lanes' rows, from `%r…` to `%o{half}_0` … `%o{half}_3`."""
+    """Return IR that transposes 16 lanes' rows of four elements, from `%r…` to `%o{half}_0` … `%o{half}_3`."""
     first, lines = 16 * half, []
     for j in range(_ROWS):
-        a, b, c, d = (first + j + 4 * part for part in range(4))
+        a, b, c, d = (first + j + 4 * quad for quad in range(4))
         stem = f"%m{half}_{j}"
         lines.append(f"""
   {stem}a = shufflevector <4 x i32> %r{a}, <4 x i32> %r{b}, <8 x i32> {_list(range(8))}
@@ -406,19 +405,19 @@ run:
 scattered:{scatter}"""
 
 
-def _each_lane(type_: str, width: int, begun: str, write: str) -> str:
-    """IR: do something with the active lanes' parts of `%buffer`, one after another.
+def _each_lane(type_: str, width: int, predecessor: str, write: str) -> str:
+    """Return IR that processes the active lanes' parts of `%buffer` one after another.
 
     Args:
-        type_: Of a part.
+        type_: The type of a part.
         width: Its alignment in bytes.
-        begun: Label of the block before.
-        write: What is done with `%part` and its address `%to`.
+        predecessor: Label of the preceding block.
+        write: The IR that uses `%part` and its address `%to`.
     """
     return f"""
   br label %each
 each:
-  %left = phi i32 [ %mask, %{begun} ], [ %left1, %each ]
+  %left = phi i32 [ %mask, %{predecessor} ], [ %left1, %each ]
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 false)
   %less = sub i32 %left, 1
   %left1 = and i32 %left, %less
@@ -444,27 +443,27 @@ def _interleaved(bits: int, a: str, b: str, out: str, count: int) -> str:
 
 
 def _store_rows(bits: int, count: int) -> str:
-    whole = f"<{LANES * count} x i{bits}>"
+    row_type = f"<{LANES * count} x i{bits}>"
     if count == _ROWS:
         step = _interleaved(bits, "%v0", "%v2", "%even", LANES) + _interleaved(bits, "%v1", "%v3", "%odd", LANES)
         step += _interleaved(bits, "%even", "%odd", "%rows", 2 * LANES)
     else:
         step = _interleaved(bits, "%v0", "%v1", "%rows", LANES)
     return f"""
-  %buffer = alloca {whole}, align 64
+  %buffer = alloca {row_type}, align 64
 {step}
   %whole = icmp eq i32 %kind, {patterns.CONTIGUOUS}
   br i1 %whole, label %run, label %scattered
 run:
-  store {whole} %rows, ptr %p0, align 16
+  store {row_type} %rows, ptr %p0, align 16
   ret i32 0
 scattered:
-  store {whole} %rows, ptr %buffer, align 64
+  store {row_type} %rows, ptr %buffer, align 64
 {_store_each_lane(f"<{count} x i{bits}>", 16)}"""
 
 
 def atomic(access: MovedBytes, update: str) -> str:
-    """Return the IR of an atomic operation without a result: `update` is LLVM's name of it."""
+    """Return the IR of an atomic operation without a result: `update` is its name in LLVM."""
     bits = access.bits
     cost = patterns.SHARED_OTHER if access.shared else patterns.GLOBAL
     head = (
@@ -490,7 +489,7 @@ entry:
 
 
 def _float_sum(bits: int, *, flush: bool) -> str:
-    """IR: add a float to memory, one lane after another; other cores stand still."""
+    """Return IR that adds a float to memory, one lane after another; other cores are stopped."""
     float_ = "float" if bits == 32 else "double"  # noqa: PLR2004  bits of a single
 
     def flushed(name: str) -> str:

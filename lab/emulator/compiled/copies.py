@@ -1,4 +1,4 @@
-"""What the copies of cp.async cost: a pattern has both sides, and Python computes the cost of a new one."""
+"""The cost of cp.async copies: a pattern covers both sides; Python computes the cost of new patterns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lab.emulator.results import MemoryCount
 from lab.hardware.memory import LARGEST_COPY, Copy, copy_sectors, copy_wavefronts, ideal_wavefronts
 
 WAYS, BYTES = 4, 512
-"""Patterns that an instruction keeps, and the size of one."""
+"""Patterns cached per instruction, and the size of one."""
 
 _MASK, _FETCHED, _TARGET, _SOURCE = range(256, 272, 4)
 """Byte offsets of i32 fields behind the deltas of targets and sources, 32 each: the lanes, those that read, and the low
 bits of the first target and the first source."""
 
 _HITS, _COST, _TOTAL = 272, 280, 336
-"""Byte offsets of i64 fields: copies with this pattern, what one of them costs, and what earlier patterns cost."""
+"""Byte offsets of i64 fields: copies with this pattern, the cost of one of them, and the cost of earlier patterns."""
 
 _COSTS = 7
-"""Requests, wavefronts, ideal wavefronts and lanes in shared memory; requests, sectors and lanes in global memory."""
+"""Cost fields: requests, wavefronts, ideal wavefronts, lanes (shared); requests, sectors, lanes (global)."""
 
 _V, _W = words(32), words(64)
 _SPREAD = 0x9E3779B1
@@ -115,16 +115,16 @@ fault:
   ret i32 {FAULT}
 }}
 """
-"""IR of ``@copied(site, targets, sources, lanes, lanes that read, bytes of a lane, callback)``."""
+"""The IR of ``@copied(site, targets, sources, lanes, lanes that read, bytes of a lane, callback)``."""
 
 
 def _lanes(bits: int) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (bits >> np.arange(LANES) & 1).astype(np.bool_)[None]
-    return found
+    mask: NDArray[np.bool_] = (bits >> np.arange(LANES) & 1).astype(np.bool_)[None]
+    return mask
 
 
 def new_pattern(record: Bytes, width: int) -> None:
-    """Keep what the old pattern of a record cost, and compute the cost of the new one.
+    """Save the cost of a record's old pattern and compute that of the new one.
 
     Args:
         record: `BYTES` bytes, changed in place.
@@ -149,14 +149,14 @@ def _called(record: int, width: int) -> None:
 
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(_called)
-"""What machine code calls with the address of a record that has a new pattern."""
+"""The callback from machine code for a record with a new pattern."""
 
 
 def traffic(records: Bytes, width: int) -> tuple[MemoryCount, MemoryCount]:
-    """Return what all copies of an instruction cost in shared and in global memory.
+    """Return the cost of an instruction's copies in shared and in global memory.
 
     Args:
-        records: The records of all its patterns, one after another.
+        records: The records of all its patterns, concatenated.
         width: Bytes of a lane's copy.
     """
     wide = records.view(np.int64).reshape(-1, BYTES // 8)

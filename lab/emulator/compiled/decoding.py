@@ -1,4 +1,4 @@
-"""From a program to what the code writer needs: forms, registers, liveness, and what is not supported."""
+"""Decoding of a program for the code generator: forms, registers, liveness and unsupported features."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _COMMUTATIVE = {
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
 }
-"""Atomic operations of which memory holds the same result in whatever order they come."""
+"""Commutative atomic operations, whose result does not depend on their order."""
 
 
 class NotCompiled(Exception):  # noqa: N818  the launch goes to the interpreter
-    """The launch needs something that the compiled engine does not have."""
+    """Raised when a launch needs a feature the compiled engine lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Operation:
     """An operation on registers.
 
     Attributes:
-        alu: What it does.
+        alu: The operation.
         outs: Destinations.
         ins: Sources.
     """
@@ -73,7 +73,7 @@ class MemoryAccess:
         address: The address operand.
         registers: Destinations, or sources.
         t: PTX type of an element.
-        update: What an atomic does: a key of `_COMMUTATIVE`.
+        update: The atomic operation: a key of `_COMMUTATIVE`.
     """
 
     kind: str
@@ -86,13 +86,13 @@ class MemoryAccess:
 
 @dataclass(frozen=True, slots=True)
 class AsyncCopy:
-    """One cp.async: its bytes are copied at once.
+    """One cp.async, executed synchronously.
 
     Attributes:
         target: Address operand in shared memory.
         source: Address operand in global memory.
         size: Bytes of a lane's copy.
-        read: Operand with the bytes to read, the others being zeros; None for all of them.
+        read: Operand with the number of bytes to read, the rest being zeros; None for all.
     """
 
     target: str
@@ -107,7 +107,7 @@ class WarpOperation:
 
     Attributes:
         kind: `up`, `down`, `bfly`, `idx`; `all`, `any`, `uni`, `ballot`; or `active`.
-        outs: Destination, and the predicate behind it where there is one.
+        outs: Destination, and the predicate after it if there is one.
         ins: Sources: value, lane and clamp of a shuffle; the predicate of a vote.
         members: Operand with the lanes that take part.
     """
@@ -120,11 +120,11 @@ class WarpOperation:
 
 @dataclass(frozen=True, slots=True)
 class CopyGroups:
-    """What a thread does with its groups of cp.async. It changes no value, since copies are done at once.
+    """A commit or wait of cp.async groups. It has no effect on values, as copies are synchronous.
 
     Attributes:
-        commits: The copies since the last group make up a new one.
-        left: The thread waits for all groups but so many; None where it does not wait.
+        commits: It commits the copies since the last group.
+        left: The number of groups that may stay pending after the wait; None where it does not wait.
     """
 
     commits: bool
@@ -133,25 +133,25 @@ class CopyGroups:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """An instruction that changes no value."""
+    """An instruction without an effect on values."""
 
 
 Decoded = Operation | MemoryAccess | AsyncCopy | CopyGroups | WarpOperation | Nothing
 
 
 class Decoder:
-    """The instructions of one kernel.
+    """The decoded instructions of one kernel.
 
     Attributes:
         program: The kernel.
-        decoded: Each instruction that ends no block, by position.
-        live: For each block, the registers whose values are needed when a thread enters it.
-        loose: Registers that hold loose floats alone, see `Form`.
-        ordered: The order of the blocks decides a sum of floats.
+        decoded: All instructions except terminators, by position.
+        live: For each block, the live registers at its entry.
+        loose: Registers that only hold loose floats, see `Form`.
+        ordered: A sum of floats depends on the order of blocks.
     """
 
     def __init__(self, program: Program, symbols: dict[str, int]) -> None:
-        """Decode every instruction that can be reached.
+        """Decode every reachable instruction.
 
         Args:
             program: The kernel.
@@ -195,7 +195,7 @@ class Decoder:
         return self._registers.type_of(0, name)
 
     def binder(self, position: int) -> OperandBinder:
-        """Return what resolves literals and symbols of an instruction."""
+        """Return the binder for an instruction's literals and symbols."""
         return self._storage.at(position)
 
     def constant(self, position: int, text: str, t: str) -> int:
@@ -215,33 +215,33 @@ class Decoder:
         return int(np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")[0])
 
     def place(self, position: int, text: str) -> tuple[str | None, int, str | None]:
-        """Return base register (or None), offset and, for symbols, the state space of an address operand.
+        """Return an address operand's base register (or None), offset and, for symbols, state space.
 
         The offset includes the symbol's address in its own space.
         """
-        found = operands.address(text)
-        if found is None:
+        parsed = operands.address(text)
+        if parsed is None:
             raise self._refused(position, f"address {text}")
-        if found.base is None:
-            return None, found.offset, None
-        if found.base in self.special:
+        if parsed.base is None:
+            return None, parsed.offset, None
+        if parsed.base in self.special:
             raise self._refused(position, f"address {text}")
-        if self.type_of(found.base) is not None:
-            return found.base, found.offset, None
+        if self.type_of(parsed.base) is not None:
+            return parsed.base, parsed.offset, None
         for scope in (0, -1):
-            place = self.program.places.get((scope, found.base))
+            place = self.program.places.get((scope, parsed.base))
             if place is not None:
-                return None, place.offset + found.offset, place.space
-        if found.base not in self._symbols:
+                return None, place.offset + parsed.offset, place.space
+        if parsed.base not in self._symbols:
             raise self._refused(position, f"address {text}")
-        return None, self._symbols[found.base] + found.offset, "global"
+        return None, self._symbols[parsed.base] + parsed.offset, "global"
 
-    def _refused(self, position: int, why: str) -> NotCompiled:
+    def _refused(self, position: int, reason: str) -> NotCompiled:
         instruction = self.program.code[position][1]
-        return NotCompiled(f"PTX line {instruction.line}: {text_of(instruction)}: {why}")
+        return NotCompiled(f"PTX line {instruction.line}: {text_of(instruction)}: {reason}")
 
     def _note_reads(self, instruction: Instruction) -> None:
-        """Note every name but a plain destination: too many is safe."""
+        """Record the names an instruction reads; over-approximating is safe."""
         family = instruction.opcode.split(".")[0]
         skip = 0 if family in ("st", "red", "bar", "barrier") else 1
         for text in instruction.operands[skip:]:
@@ -267,7 +267,7 @@ class Decoder:
         except UnknownForm as error:
             raise self._refused(position, str(error)) from error
         except (ValueError, IndexError) as error:
-            raise self._refused(position, "it takes other operands") from error
+            raise self._refused(position, "unexpected operands") from error
 
     def _access(self, position: int, instruction: Instruction, op: Opcode) -> MemoryAccess:
         if len(instruction.operands) != 2:  # noqa: PLR2004  register and address
@@ -275,7 +275,7 @@ class Decoder:
         load = op.family != "st"
         value, address = instruction.operands if load else instruction.operands[::-1]
         if op.flag("volatile") or op.flag("relaxed") or op.flag("acquire") or op.flag("release"):
-            raise UnknownForm("an access that orders others")
+            raise UnknownForm("a volatile or ordered access")
         space = self.binder(position).parameter_space(address, take_space(op))
         for hint in _HINTS:
             op.flag(hint)
@@ -304,7 +304,7 @@ class Decoder:
         narrow = op.flag("cta")
         space = take_space(op)
         if narrow and space != "shared":
-            raise UnknownForm("an update of which other blocks know nothing")
+            raise UnknownForm("a block-scoped update of global memory")
         update = op.one_of(tuple(_COMMUTATIVE))
         floats = ("f32", "f64") if update == "add" else ()
         t = op.one_of((*_COMMUTATIVE[update], *floats))
@@ -316,21 +316,21 @@ class Decoder:
         return MemoryAccess("atomic", space, texts[0], (texts[1],), t, update)
 
     def _take_order(self, position: int) -> None:
-        """Note that the order of blocks matters: what every thread does at most once, both engines do in one order.
+        """Record that the order of blocks matters: both engines use one order for updates done at most once.
 
         Raises:
-            UnknownForm: it may be done more often, or is not the only thing of its kind.
+            UnknownForm: it may execute repeatedly, or there is more than one.
         """
         if self.ordered:
             raise UnknownForm("a second sum of floats, which depends on the order of threads")
         block = next(block for block in self.blocks if block.first <= position < block.stop)
-        todo, seen = [*self.program.successors(block)], set[int]()
+        todo, visited = [*self.program.successors(block)], set[int]()
         while todo:
             number = todo.pop()
-            if number not in seen:
-                seen.add(number)
+            if number not in visited:
+                visited.add(number)
                 todo += self.program.successors(self.program.blocks[number])
-        if block.index in seen:
+        if block.index in visited:
             raise UnknownForm("a sum of floats in a loop, which depends on the order of threads")
         self.ordered = True
 
@@ -340,18 +340,18 @@ class Decoder:
         instruction = self.program.code[block.end][1]
         family, *parts = instruction.opcode.split(".")
         if family in ("bar", "barrier"):
-            plain = [part for part in parts if part not in ("cta", "aligned")] == ["sync"]
+            plain = [modifier for modifier in parts if modifier not in ("cta", "aligned")] == ["sync"]
             if not plain or len(instruction.operands) != 1 or operands.literal(instruction.operands[0]) is None:
                 raise self._refused(block.end, "this form of barrier")
             if block.following < 0:
                 raise self._refused(block.end, "a barrier at the end")
         elif family not in ("bra", "ret", "exit", "trap"):
-            raise self._refused(block.end, "this way to go on")
+            raise self._refused(block.end, "this terminator")
 
     # --- what registers hold ----------------------------------------------------------------------------------
 
     def names_in(self, texts: Iterable[str]) -> list[str]:
-        """Return the registers that operands name."""
+        """Return the registers in some operands."""
         names = [name for text in texts for name in _REGISTER.findall(text)]
         return [name for name in names if name not in self.special and self.type_of(name) is not None]
 
@@ -407,12 +407,12 @@ class Decoder:
         return live
 
     def live_after(self, block: CodeBlock) -> frozenset[str]:
-        """Return the registers that are needed after a block."""
+        """Return the registers live after a block."""
         after = (self.live.get(s, frozenset()) for s in self.program.successors(block))
         return frozenset[str]().union(*after)
 
     def _loose(self) -> frozenset[str]:
-        """Return the registers that only operations with loose results write, or copies of such registers."""
+        """Return the registers written only by operations with loose results, or by copies of such registers."""
         loose = {name for position in self.decoded for name in self.writes(position)}
         changed = True
         while changed:
@@ -464,16 +464,16 @@ def _copy(instruction: Instruction, op: Opcode) -> Decoded:
     for hint in ("L2::64B", "L2::128B", "L2::256B"):
         op.flag(hint)
     op.finish()
-    target, source, size, *read = instruction.operands
+    target, source, size, *extra = instruction.operands
     bytes_ = operands.literal(size)
-    if len(read) > 1 or (read and read[0].lstrip("!").startswith("%p")) or bytes_ not in (4, 8, 16):
+    if len(extra) > 1 or (extra and extra[0].lstrip("!").startswith("%p")) or bytes_ not in (4, 8, 16):
         raise UnknownForm("operands")
-    return AsyncCopy(target, source, int(size, 0), read[0] if read else None)
+    return AsyncCopy(target, source, int(size, 0), extra[0] if extra else None)
 
 
 def _of_warp(instruction: Instruction, op: Opcode) -> WarpOperation:
     texts = instruction.operands
-    outs = tuple(part.strip() for part in texts[0].split("|"))
+    outs = tuple(name.strip() for name in texts[0].split("|"))
     if op.family == "activemask":
         op.one_of(("b32",))
         op.finish()
@@ -491,7 +491,7 @@ def _of_warp(instruction: Instruction, op: Opcode) -> WarpOperation:
 
 
 def _converted_address(op: Opcode, texts: Sequence[str]) -> Operation:
-    """Decode cvta: the generic address of a space is its window plus the address."""
+    """Decode cvta: a generic address is the space's window plus the address."""
     to_space = op.flag("to")
     space = take_space(op)
     if op.one_of(("u64",)) and space == "generic":

@@ -1,4 +1,4 @@
-"""Running a kernel's machine code over the blocks of a launch, on several cores, and collecting its counts."""
+"""Execution of a kernel's machine code over a launch's blocks on several cores."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ from lab.emulator.tally import Counters
 from lab.hardware.memory import CHUNK_BYTES
 
 ROUNDS = 1 << 27
-"""Back-edges that a warp may take from one barrier to the next: a second or so. More of them may be a wait for another
-warp, which never comes here, so the interpreter takes over."""
+"""The back edges a warp may take between barriers: about a second. More may be a wait for another warp."""
 
 _LOOK_S = 0.1
-"""Seconds from one look at the time limit to the next."""
+"""Seconds between checks of the time limit."""
 
 _ALIGNMENT = 256
-_CHUNKS = 8  # of blocks for each core: even where blocks differ
-SUSPICIOUS = "something that may be a race or a read of unwritten memory"
+_CHUNKS = 8  # chunks of blocks per core, for load balance
+SUSPICIOUS = "a possible race or read of unwritten memory"
 _REASONS = {
-    layout.FAULT: "an access or instruction at fault",
-    layout.PARTED: "lanes that wait for others of their warp in vain",
+    layout.FAULT: "a faulting access or instruction",
+    layout.PARTED: "lanes that wait forever for others of their warp",
     layout.SPINS: "a loop that may wait for another warp",
     layout.STOPPED: "not finished in time",
 }
@@ -59,7 +58,7 @@ class Geometry:
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
         cluster: Blocks of a cluster along x, y, z.
-        chosen: (blocks,) the grid's numbers of the blocks that are executed, whole clusters; None for all.
+        chosen: (blocks,) grid numbers of the blocks to execute, whole clusters; None for all.
     """
 
     grid: Index3
@@ -71,17 +70,17 @@ class Geometry:
 
     @property
     def blocks(self) -> int:
-        """Blocks that are executed."""
+        """The number of blocks to execute."""
         return self.grid[0] * self.grid[1] * self.grid[2] if self.chosen is None else len(self.chosen)
 
     @property
     def warps(self) -> int:
-        """Warps of a block."""
+        """The number of warps per block."""
         return padded_threads(self.block) // LANES
 
 
 def cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -93,37 +92,37 @@ def execute(
     geometry: Geometry,
     counters: Counters | None,
     *,
-    written: Collection[Region] = (),
+    writable: Collection[Region] = (),
     threads: int | None = None,
     monitor: LaunchMonitor | None = None,
 ) -> int:
-    """Run a launch; return its steps: instructions, each for one warp, where they are counted, else 0.
+    """Run a launch; return the warp instructions executed if counted, else 0.
 
     Args:
         maker: Makes the machine code.
         space: Buffers, module variables and parameters.
         geometry: Size of the launch.
-        counters: Where counts go, or None.
-        written: The buffers that the kernel may write, as far as they are watched.
+        counters: The counters to update, or None.
+        writable: The buffers the kernel may write, if the launch is checked.
         threads: Cores to use; None for all.
         monitor: The time limit; None for none.
 
     Raises:
-        NotCompiled: the launch is one for the interpreter. Its memory is then anything.
+        NotCompiled: the interpreter must execute the launch. The memory is then undefined.
     """
     program, watched = maker.program, maker.watched
     threads_in_grid = math.prod(geometry.grid) * geometry.warps * LANES
     if watched is not None and threads_in_grid > MOST_THREADS:
-        raise NotCompiled("more threads than a watched launch can tell apart")
+        raise NotCompiled("too many threads for race checks")
     if monitor is not None:
         monitor.hand_over("compiling to machine code")
-    made = maker.make()
+    kernel = maker.make()
     if monitor is not None:
         monitor.hand_over("machine code")
-    code = made.code
+    code = kernel.code
     count = 1 if code.ordered else max(1, min(threads or cores(), geometry.blocks))
-    workers = [_Worker(code, space, geometry, watched, written) for _ in range(count)]
-    status = _run(made.native.run, workers, geometry, monitor)
+    workers = [_Worker(code, space, geometry, watched, writable) for _ in range(count)]
+    status = _run(kernel.native.run, workers, geometry, monitor)
     suspicious = any(worker.suspects for worker in workers) or (not status and _meet(workers))
     if status or suspicious:
         raise NotCompiled(SUSPICIOUS if suspicious else _REASONS.get(status, f"status {status}"))
@@ -135,31 +134,33 @@ def execute(
 
 
 def _meet(workers: list[_Worker]) -> bool:
-    """Return whether blocks of two cores may race."""
-    pairs = [(one, two) for i, one in enumerate(workers) for two in workers[:i]]
-    return any(meet(one.cells[segment], two.cells[segment]) for one, two in pairs for segment in one.cells)
+    """Return whether blocks of different workers may race."""
+    pairs = [(first, second) for i, first in enumerate(workers) for second in workers[:i]]
+    return any(meet(first.cells[segment], second.cells[segment]) for first, second in pairs for segment in first.cells)
 
 
 def _note_written(space: AddressSpace, workers: list[_Worker], granule: int) -> None:
-    """Note which bytes of the buffers were written that some launch or its end asks about."""
+    """Record the written bytes of the buffers that are checked during or after the launch."""
     for segment, region in space.regions.items():
         if region.shadow is not None and segment in workers[0].cells:
-            if region.readonly:  # nobody asks which bytes, and there may be many
-                seen = [np.bitwise_or.reduce(worker.cells[segment]) for worker in workers]
-                region.shadow.written[:1] |= bool(np.bitwise_or.reduce(seen) & WRITTEN)
+            if region.readonly:  # the exact bytes do not matter, and there may be many
+                merged = [np.bitwise_or.reduce(worker.cells[segment]) for worker in workers]
+                region.shadow.written[:1] |= bool(np.bitwise_or.reduce(merged) & WRITTEN)
                 continue
-            if region.log is not None:  # which has them
+            if region.log is not None:  # the log has them
                 continue
-            written = np.logical_or.reduce([worker.cells[segment] & np.uint32(WRITTEN) != 0 for worker in workers])
-            region.shadow.written |= np.repeat(written, granule)[: len(region.shadow.written)]
+            written_cells = np.logical_or.reduce(
+                [worker.cells[segment] & np.uint32(WRITTEN) != 0 for worker in workers]
+            )
+            region.shadow.written |= np.repeat(written_cells, granule)[: len(region.shadow.written)]
 
 
 def _log_stores(
     space: AddressSpace, workers: list[_Worker], granule: int, geometry: Geometry, *, updates: bool
 ) -> None:
-    """Log the stores to the buffers that are traced; updates by threads of several blocks have no block to log.
+    """Log stores to traced buffers; updates by threads of several blocks have no block to log.
 
-    Cells do not tell a thread's update from its store: with `updates`, each may be one.
+    Cells do not distinguish a thread's update from its store: with `updates`, each may be an update.
     """
     for segment, region in space.regions.items():
         if region.log is None:
@@ -167,23 +168,23 @@ def _log_stores(
         for worker in workers:
             cells = worker.cells[segment]
             touched = np.flatnonzero(cells)
-            written = touched[cells[touched] & np.uint32(WRITTEN | MANY) == WRITTEN]
-            blocks = ((cells[written] & np.uint32(MANY - 1)).astype(np.int64) - 1) // (geometry.warps * LANES)
+            written_cells = touched[cells[touched] & np.uint32(WRITTEN | MANY) == WRITTEN]
+            blocks = ((cells[written_cells] & np.uint32(MANY - 1)).astype(np.int64) - 1) // (geometry.warps * LANES)
             if geometry.chosen is not None:
                 order = np.argsort(geometry.chosen)
                 blocks = order[np.searchsorted(geometry.chosen[order], blocks)]
-            region.log.note(blocks, written * granule, granule, update=updates)
+            region.log.note(blocks, written_cells * granule, granule, update=updates)
 
 
 def _aligned(size: int) -> Bytes:
-    """Return zeroed bytes that begin at a multiple of `_ALIGNMENT`."""
+    """Return zeroed bytes aligned to `_ALIGNMENT`."""
     raw = np.zeros(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size]
 
 
 def _exactly(which: int, x: float) -> float:
-    """Compute a special function as the interpreter does."""
+    """Compute a special function exactly as the interpreter does."""
     with np.errstate(all="ignore"):
         return float(SPECIAL_FUNCTIONS[SPECIAL[which]](np.array([x]))[0])
 
@@ -192,14 +193,14 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int, ctypes.c_double)(_ex
 
 
 class _Worker:
-    """One core's memory: everything but the buffers.
+    """One worker's memory: everything but the buffers.
 
     Attributes:
         context: The fields that machine code reads.
         counts: Counts of blocks and guards.
         sites: Patterns of the memory instructions.
-        cells: What is known of each granule of the buffers that are watched, by their segments.
-        chunks: Which chunks of a buffer the atomics in global memory touched, (instructions, chunks).
+        cells: The access state of each granule of the checked buffers, by segment.
+        chunks: (instructions, chunks) whether a global-memory atomic touched a chunk.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class _Worker:
         space: AddressSpace,
         geometry: Geometry,
         watched: Watched | None,
-        written: Collection[Region],
+        writable: Collection[Region],
     ) -> None:
         warps = geometry.warps
         self.counts: NDArray[np.int64] = np.zeros(max(1, code.counters), np.int64)
@@ -224,7 +225,7 @@ class _Worker:
             rows[:, axis] = batch.tid[axis].reshape(warps, LANES)
         weights = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))
         exists = (batch.exists.reshape(warps, LANES) * weights).sum(axis=1, dtype=np.uint32)
-        self.cells = {} if watched is None else _cells(space, written, watched.global_)
+        self.cells = {} if watched is None else _cells(space, writable, watched.global_)
         table = _table(space, self.cells)
         atomics = sum(site.key == GLOBAL_ATOMIC for site in code.sites)
         largest = max((region.size for region in space.regions.values() if region.space == "global"), default=0)
@@ -253,7 +254,7 @@ class _Worker:
             "fuel": ROUNDS,
             "warps": warps,
             "dynamic_bytes": geometry.dynamic_bytes,
-            **{name: one.ctypes.data for name, one in zip(("writes", "reads", "pending"), shadows, strict=True)},
+            **{name: array.ctypes.data for name, array in zip(("writes", "reads", "pending"), shadows, strict=True)},
             "chunks": self.chunks.ctypes.data,
             "chunk_bytes": self.chunks.shape[1],
             "local_written": local_written.ctypes.data,
@@ -265,16 +266,16 @@ class _Worker:
 
     @property
     def suspects(self) -> bool:
-        """Whether something that it did was suspicious."""
+        """Return whether the worker saw a suspicious access."""
         return bool(self.context[layout.CONTEXT["suspects"] // 8])
 
 
-def _cells(space: AddressSpace, written: Collection[Region], granule: int) -> dict[int, Cells32]:
-    """Return the cells of the buffers that a kernel may write, or must write before it reads them."""
+def _cells(space: AddressSpace, writable: Collection[Region], granule: int) -> dict[int, Cells32]:
+    """Return the cells of buffers the kernel may write, or must write before reading."""
     return {
         segment: np.zeros(region.stride // granule, np.uint32)
         for segment, region in space.regions.items()
-        if segment >= FIRST_BUFFER and (region in written or region.shadow is not None)
+        if segment >= FIRST_BUFFER and (region in writable or region.shadow is not None)
     }
 
 
@@ -296,7 +297,7 @@ def _run(
     geometry: Geometry,
     monitor: LaunchMonitor | None,
 ) -> int:
-    """Let workers take blocks until all are done, one fails or the time is over; return the first result not 0."""
+    """Run blocks on all workers until done, failed or out of time; return the first non-zero result."""
     blocks = geometry.blocks
     chunk = max(1, -(-blocks // (len(workers) * _CHUNKS)))
     spans = [(first, min(first + chunk, blocks)) for first in range(0, blocks, chunk)]
@@ -331,7 +332,7 @@ def _run(
 
 
 def _wait(helpers: list[threading.Thread], stop: Callable[[], None], monitor: LaunchMonitor | None) -> None:
-    """Let threads work until they end, and stop them at the time limit and at Ctrl-C."""
+    """Run threads to completion, stopping them at the time limit and on Ctrl-C."""
     try:
         for helper in helpers:
             helper.start()
@@ -348,7 +349,7 @@ def _wait(helpers: list[threading.Thread], stop: Callable[[], None], monitor: La
 
 
 def _collect(program: Program, code: KernelCode, workers: list[_Worker], counters: Counters) -> int:
-    """Add the workers' counts to the launch's; return the instructions of all warps."""
+    """Add the workers' counts to the launch's; return the executed warp instructions."""
     counts = np.sum([worker.counts for worker in workers], axis=0)
     steps = 0
     for block in program.blocks:
@@ -368,34 +369,34 @@ def _collect(program: Program, code: KernelCode, workers: list[_Worker], counter
     for number, site in enumerate(code.sites):
         if site.key == COPY:
             place = slice(number * accesses.SITE_BYTES, (number + 1) * accesses.SITE_BYTES)
-            both = copies.traffic(np.concatenate([worker.sites[place] for worker in workers]), site.width)
-            if both[0].requests:
-                for key, count in zip(("shared.copy", "global.copy"), both, strict=True):
+            sides = copies.traffic(np.concatenate([worker.sites[place] for worker in workers]), site.width)
+            if sides[0].requests:
+                for key, count in zip(("shared.copy", "global.copy"), sides, strict=True):
                     counters.add_traffic(site.position, key, count)
     return steps
 
 
 def _traffic(code: KernelCode, workers: list[_Worker]) -> list[MemoryCount]:
-    """Return what each site's accesses cost, over all its patterns and workers."""
-    found = []
+    """Return the traffic of each site, over all its patterns and workers."""
+    counts = []
     shape = (len(workers), -1, patterns.WAYS, patterns.BYTES)
     raw = np.stack([worker.sites for worker in workers]).reshape(shape)
     narrow, wide = raw.view(np.uint32).astype(np.int64), raw.view(np.int64)
     hits = wide[..., patterns.HITS // 8]
     lanes = np.bitwise_count(narrow[..., patterns.MASK // 4]).astype(np.int64)
 
-    def total(offset: int, each: NDArray[np.int64] | int) -> NDArray[np.int64]:
-        sums: NDArray[np.int64] = (wide[..., offset // 8] + hits * each).sum(axis=(0, 2))
+    def total(offset: int, per_access: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        sums: NDArray[np.int64] = (wide[..., offset // 8] + hits * per_access).sum(axis=(0, 2))
         return sums
 
     waves = total(patterns.TOTAL_WAVES, narrow[..., patterns.WAVES // 4])
     ideal = total(patterns.TOTAL_IDEAL, narrow[..., patterns.IDEAL // 4])
     requests, used = total(patterns.TOTAL_REQUESTS, 1), total(patterns.TOTAL_LANES, lanes)
     updates = total(patterns.TOTAL_UPDATES, narrow[..., patterns.UPDATES // 4])
-    for i, site in enumerate(code.sites):  # those of copies mean something else, and are not used
+    for i, site in enumerate(code.sites):  # fields of copy sites have another meaning, and are not used
         cost, least = int(waves[i]), int(ideal[i])
         shared = site.key.startswith("shared")
-        found.append(
+        counts.append(
             MemoryCount(
                 int(requests[i]),
                 cost if shared else 0,
@@ -405,4 +406,4 @@ def _traffic(code: KernelCode, workers: list[_Worker]) -> list[MemoryCount]:
                 int(updates[i]) if "atomic" in site.key else 0,
             )
         )
-    return found
+    return counts

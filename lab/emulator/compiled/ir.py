@@ -1,4 +1,4 @@
-"""Writing LLVM IR as text: a warp's value is a vector of 32 lanes."""
+"""LLVM IR generation as text: a warp's value is a vector of 32 lanes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLOATS = {"f32": "float", "f64": "double"}
 
 
 def bits_of(t: str) -> int:
-    """Return the bits of a PTX type; 1 for a predicate."""
+    """Return the bit width of a PTX type; 1 for a predicate."""
     return 1 if t == "pred" else 8 * DTYPES[t].itemsize
 
 
@@ -28,23 +28,23 @@ def vector(t: str) -> str:
 
 
 def words(bits: int) -> str:
-    """Return the LLVM type of a warp's integers of some bits."""
+    """Return the LLVM type of a warp's integers of a given width."""
     return f"<{LANES} x i{bits}>"
 
 
 def splat(value: int, bits: int) -> str:
-    """Return the constant with one integer in every lane."""
+    """Return the constant with the same integer in every lane."""
     return f"splat (i{bits} {signed(value, bits)})"
 
 
 def signed(value: int, bits: int) -> int:
-    """Return an integer's low bits as LLVM writes them."""
+    """Return an integer's low bits in LLVM's signed notation."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def lanes_of(values: Sequence[int], bits: int = 32) -> str:
-    """Return the constant with one integer for each lane."""
+    """Return the constant with one integer per lane."""
     return "<" + ", ".join(f"i{bits} {signed(value, bits)}" for value in values) + ">"
 
 
@@ -55,8 +55,8 @@ class Code:
     """The body of a function under construction.
 
     Attributes:
-        lines: What was written.
-        constants: The value of each operand that is the same known integer in every lane.
+        lines: The lines emitted so far.
+        constants: Values of the operands that are the same known integer in every lane.
     """
 
     def __init__(self) -> None:
@@ -65,16 +65,16 @@ class Code:
         self._names = 0
 
     def fresh(self, stem: str = "t") -> str:
-        """Return a name that is not in use, without ``%``."""
+        """Return an unused name without ``%``."""
         self._names += 1
         return f"{stem}{self._names}"
 
     def do(self, text: str) -> None:
-        """Write an instruction without a result."""
+        """Emit an instruction without a result."""
         self.lines.append("  " + text)
 
     def op(self, text: str) -> str:
-        """Write an instruction; return the name of its result."""
+        """Emit an instruction; return the name of its result."""
         self._names += 1
         name = f"%t{self._names}"
         self.lines.append(f"  {name} = {text}")
@@ -87,44 +87,44 @@ class Code:
     # --- small idioms ----------------------------------------------------------------------------------------
 
     def spread(self, type_: str, value: str) -> str:
-        """Return the vector with one scalar in every lane."""
-        one = self.op(f"insertelement <{LANES} x {type_}> poison, {type_} {value}, i32 0")
+        """Broadcast a scalar to all lanes."""
+        lane = self.op(f"insertelement <{LANES} x {type_}> poison, {type_} {value}, i32 0")
         return self.op(
-            f"shufflevector <{LANES} x {type_}> {one}, <{LANES} x {type_}> poison, <{LANES} x i32> zeroinitializer"
+            f"shufflevector <{LANES} x {type_}> {lane}, <{LANES} x {type_}> poison, <{LANES} x i32> zeroinitializer"
         )
 
     def bitcast(self, of: str, value: str, to: str) -> str:
-        """Return a value's bits in another type of the same size."""
+        """Bitcast a value to another type of the same size."""
         return value if of == to else self.op(f"bitcast {of} {value} to {to}")
 
     def mask(self, bits: str) -> str:
-        """Return an i32 as a vector of lanes."""
+        """Convert an i32 to a lane mask."""
         return self.op(f"bitcast i32 {bits} to {BITS_VECTOR}")
 
     def bits(self, mask: str) -> str:
-        """Return a vector of lanes as an i32, lane 0 the lowest bit."""
+        """Convert a lane mask to an i32, lane 0 in the lowest bit."""
         return self.op(f"bitcast {BITS_VECTOR} {mask} to i32")
 
     def invert(self, mask: str) -> str:
-        """Return the other lanes."""
+        """Return the complement of a lane mask."""
         return self.op(f"xor {BITS_VECTOR} {mask}, splat (i1 true)")
 
     def select(self, condition: str, type_: str, yes: str, no: str) -> str:
-        """Return, in each lane, one of two values."""
+        """Select one of two values per lane."""
         return self.op(f"select {BITS_VECTOR} {condition}, {type_} {yes}, {type_} {no}")
 
     def field(self, base: str, offset: int | str, type_: str, align: int = 4) -> str:
-        """Load from a byte offset behind a pointer."""
+        """Load from a byte offset relative to a pointer."""
         at = self.op(f"getelementptr i8, ptr {base}, i64 {offset}")
         return self.op(f"load {type_}, ptr {at}, align {align}")
 
     def set_field(self, base: str, offset: int | str, type_: str, value: str, align: int = 4) -> None:
-        """Store to a byte offset behind a pointer."""
+        """Store to a byte offset relative to a pointer."""
         at = self.op(f"getelementptr i8, ptr {base}, i64 {offset}")
         self.do(f"store {type_} {value}, ptr {at}, align {align}")
 
     def add_to(self, base: str, offset: int | str, value: str) -> None:
-        """Add to an i64 at a byte offset behind a pointer."""
+        """Add to an i64 at a byte offset relative to a pointer."""
         at = self.op(f"getelementptr i8, ptr {base}, i64 {offset}")
         old = self.op(f"load i64, ptr {at}, align 8")
         self.do(f"store i64 {self.op(f'add i64 {old}, {value}')}, ptr {at}, align 8")

@@ -1,4 +1,4 @@
-"""A kernel's machine code, by everything that decides it: its PTX, what is counted and watched, and this engine."""
+"""The cache of compiled kernels, keyed by PTX, counting and check options, and this engine's source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.emulator.compiled.shadows import Watched
 from lab.emulator.program import Program
 
 _DECIDING = ("base", "emulator", "hardware", "isa")
-"""Rooms whose text decides what machine code a kernel has."""
+"""Packages whose source determines a kernel's machine code."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,8 +21,8 @@ class CompiledKernel:
     """A kernel that can be executed as machine code.
 
     Attributes:
-        code: What is known about it.
-        native: The code.
+        code: Its metadata.
+        native: The machine code.
     """
 
     code: KernelCode
@@ -31,15 +31,15 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelMaker:
-    """What makes a kernel's machine code.
+    """The maker of a kernel's machine code.
 
     Attributes:
         program: The kernel.
         symbols: Addresses of module variables.
         count: Instructions and traffic are counted.
-        watched: What is watched for races and reads of unwritten memory; None for nothing.
-        folder: Where machine code is kept; None to keep none.
-        quick: Generate code quickly rather than quick code, for a few blocks.
+        watched: The checks for races and reads of unwritten memory; None for no checks.
+        folder: The cache folder; None for no cache.
+        quick: Prefer fast code generation to fast code, for a few blocks.
     """
 
     program: Program
@@ -51,20 +51,20 @@ class KernelMaker:
 
     @property
     def key(self) -> str:
-        """The hash of everything that decides the machine code."""
+        """The hash of everything that determines the machine code."""
         watched = self.watched
         places = None if watched is None else sorted(watched.extents.items())
-        seen = None if watched is None else (watched.shared, watched.global_, watched.copies, places)
-        facts = (_engine(), _text_of(self.program), sorted(self.symbols.items()), self.count, seen, self.quick)
+        watch_key = None if watched is None else (watched.shared, watched.global_, watched.copies, places)
+        facts = (_engine(), _text_of(self.program), sorted(self.symbols.items()), self.count, watch_key, self.quick)
         return code_key(repr(facts))
 
     @property
     def ready(self) -> bool:
-        """Whether the machine code was made before."""
+        """Return whether the machine code is cached."""
         return is_kept(self.key, self.folder)
 
     def write(self) -> KernelCode:
-        """Write the kernel's LLVM IR.
+        """Generate the kernel's LLVM IR.
 
         Raises:
             NotCompiled: something is not supported.
@@ -72,7 +72,7 @@ class KernelMaker:
         return kernel_code(self.program, self.symbols, count=self.count, watched=self.watched)
 
     def make(self) -> CompiledKernel:
-        """Make the machine code, or load it.
+        """Compile the machine code, or load it from the cache.
 
         Raises:
             NotCompiled: something is not supported.
@@ -82,27 +82,45 @@ class KernelMaker:
             code = self.write()
             return code.text, code.about
 
-        made = native(self.key, self.folder, write, quick=self.quick)
-        return CompiledKernel(KernelCode.from_about(made.about), made)
+        machine_code = native(self.key, self.folder, write, quick=self.quick)
+        return CompiledKernel(KernelCode.from_about(machine_code.about), machine_code)
 
 
 @lru_cache(maxsize=1)
 def _engine() -> str:
-    """Return the hash of the files that decide what machine code a kernel has."""
-    found = hashlib.sha256()
+    """Return the hash of the source files that determine machine code."""
+    digest = hashlib.sha256()
     home = Path(__file__).parents[2]
     for room in _DECIDING:
         for file in sorted((home / room).rglob("*.py")):
-            found.update(str(file.relative_to(home)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return found.hexdigest()
+            digest.update(str(file.relative_to(home)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 @lru_cache(maxsize=8)
 def _text_of(program: Program) -> str:
-    """Return everything of a program that decides its machine code, but its line numbers."""
+    """Return the hash of a program without line numbers, for the cache key."""
     functions = [
-        (one.name, one.parameters, one.results, one.variables, one.labels, one.tables, one.directives)
-        for one in program.functions
+        (
+            function.name,
+            function.parameters,
+            function.results,
+            function.variables,
+            function.labels,
+            function.tables,
+            function.directives,
+        )
+        for function in program.functions
     ]
-    code = [(number, one.opcode, one.operands, one.predicate, one.negated, one.targets) for number, one in program.code]
+    code = [
+        (
+            number,
+            instruction.opcode,
+            instruction.operands,
+            instruction.predicate,
+            instruction.negated,
+            instruction.targets,
+        )
+        for number, instruction in program.code
+    ]
     return hashlib.sha256(repr((functions, program.module.variables, code)).encode()).hexdigest()

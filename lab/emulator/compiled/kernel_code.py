@@ -1,4 +1,4 @@
-"""A kernel's whole LLVM module: the code of a warp, what runs the warps of blocks, and the functions that they call."""
+"""A kernel's LLVM module: the code of a warp, the driver over warps and blocks, and helper functions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _V = words(32)
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """The module of a kernel, and what its host must know.
+    """A kernel's module and its metadata for the host.
 
     Attributes:
         text: LLVM IR; ``i32 run(context, first, stop)`` executes blocks and returns one of `layout`'s results.
-        sites: The memory instructions that keep patterns, in order.
-        guarded: Positions of the instructions with a guard, in the order of their counts.
+        sites: The memory instructions with patterns, in order.
+        guarded: Positions of guarded instructions, in the order of their counts.
         counters: The number of i64 counts.
         state_bytes: Size of a warp's state.
-        local_stride: Bytes from one thread's local memory to the next one's; 0 without local memory.
+        local_stride: Local-memory stride between threads, in bytes; 0 without local memory.
         ordered: Blocks must run in order: sums of floats depend on it.
     """
 
@@ -40,27 +40,27 @@ class KernelCode:
 
     @property
     def about(self) -> str:
-        """Everything but the text, as JSON."""
+        """The metadata as JSON."""
         facts = [self.guarded, self.counters, self.state_bytes, self.local_stride, self.ordered]
         return json.dumps([[[site.position, site.key, site.width] for site in self.sites], *facts])
 
     @classmethod
     def from_about(cls, about: str) -> KernelCode:
-        """Return the module of which `about` tells, without its text."""
-        sites, guarded, counters, *rest = json.loads(about)
-        return cls("", tuple(CountedSite(*site) for site in sites), tuple(guarded), counters, *rest)
+        """Return the module for the metadata `about`, without its text."""
+        sites, guarded, counters, *remaining = json.loads(about)
+        return cls("", tuple(CountedSite(*site) for site in sites), tuple(guarded), counters, *remaining)
 
 
 def kernel_code(
     program: Program, symbols: dict[str, int], *, count: bool, watched: Watched | None = None
 ) -> KernelCode:
-    """Write a kernel's module.
+    """Generate a kernel's module.
 
     Args:
         program: The kernel.
         symbols: Addresses of module variables.
         count: Count instructions and traffic.
-        watched: What is watched for races and reads of unwritten memory; None for nothing.
+        watched: The checks for races and reads of unwritten memory; None for no checks.
 
     Raises:
         NotCompiled: something is not supported.
@@ -75,7 +75,7 @@ def kernel_code(
         _SPECIAL if "@special(" in step else "",
         patterns.missed(count=count, watch=watched is not None),
     ]
-    asked: dict[tuple[str, str, int], None] = {}
+    watched_accesses: dict[tuple[str, str, int], None] = {}
     for kind, space, bits, elements, update in warp.needs:
         if kind == "copied":
             parts.append(copies.COPIED)
@@ -89,11 +89,11 @@ def kernel_code(
         else:
             parts.append(accesses.atomic(access, update))
         if watched is not None:
-            asked[kind, space, access.cells] = None
+            watched_accesses[kind, space, access.cells] = None
     if count and any(kind == "atomic" for kind, *_ in warp.needs):
         parts.append(patterns.MISSED_ATOMIC)
     if watched is not None:
-        parts += [shadows.watch(*one, watched.granule(one[1]), copies=watched.copies) for one in asked]
+        parts += [shadows.watch(*key, watched.granule(key[1]), copies=watched.copies) for key in watched_accesses]
     stride = local_stride(program) if program.local_bytes else 0
     parts += [step, _driver(warp, program, stride, watched), _ATTRIBUTES]
     return KernelCode(
@@ -145,8 +145,7 @@ _INTRINSICS = _intrinsics()
 
 _C_NAMES = {"sin": "sin", "cos": "cos", "lg2": "log2", "ex2": "exp2", "tanh": "tanh"}
 _NEAR = 64
-"""How near a double may come to a boundary of rounding, in units of its last place, before NumPy is asked: libraries
-differ in the last few."""
+"""The distance in ulp from a rounding boundary below which NumPy computes instead: libraries differ there."""
 
 _SPECIAL = f"""
 {"".join(f"declare double @{name}(double)" + chr(10) for name in _C_NAMES.values())}
@@ -205,7 +204,7 @@ def _field(name: str, type_: str = "i64") -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """What a launch does besides at some places of the driver: nothing where it is not watched."""
+    """Extra IR at some places of the driver: empty without checks."""
 
     begin: str = ""
     init: str = ""
@@ -220,7 +219,7 @@ class _Driver:
 
 
 def _watched_driver() -> _Driver:
-    """Return what a watched launch does: it keeps the time, and the groups of cp.async that all threads see."""
+    """Return the driver IR of a checked launch: it keeps the time and the visible cp.async groups."""
     context, step = layout.CONTEXT, 1 << TIME_SHIFT
     last, half = (signed(time << TIME_SHIFT, 32) for time in (LAST_TIME, LAST_TIME // 2))
 
@@ -318,7 +317,7 @@ counted:
 
 
 def _driver(warp: WarpCode, program: Program, stride: int, watched: Watched | None) -> str:
-    """Return ``@run``, which executes blocks one after another, their warps from barrier to barrier."""
+    """Return ``@run``, which executes blocks one after another, and their warps from barrier to barrier."""
     fields = "".join(_field(name) for name in ("shared_bytes", "warps", "nctaid_x", "nctaid_y"))
     fields += "".join(_field(name, "ptr") for name in ("shared", "local", "states", "exists", "stop"))
     zeroed = "".join(

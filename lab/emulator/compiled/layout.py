@@ -1,4 +1,4 @@
-"""What machine code and its host share: the fields of a worker's context and of a warp's state."""
+"""The data layout shared by machine code and host: fields of a worker's context and a warp's state."""
 
 from __future__ import annotations
 
@@ -8,32 +8,28 @@ FIELDS = (
     "nctaid_y", "nctaid_z", "ctaid_x", "ctaid_y", "ctaid_z", "writes", "reads", "pending", "local_written",
     "shadow_bytes", "time", "since", "begun", "visible", "groups", "first", "suspects", "chunks", "chunk_bytes",
 )  # fmt: skip
-"""The context is one i64 for each of these: pointers, sizes, the place of the block that runs, and what a watched
-launch needs: the cells of shared memory, its times (see `lab.emulator.compiled.shadows`), the groups of cp.async
-that every thread sees, the number of the block's first thread, and whether something was suspicious. Atomics that are
-counted note the chunks of global memory that they touch."""
+"""Context fields, one i64 each: pointers, sizes, the current block, and the state of race checks."""
 
 CONTEXT = {name: 8 * i for i, name in enumerate(FIELDS)}
-"""Byte offset of each field of the context."""
+"""The byte offset of each context field."""
 
 PLACES, ALIVE, WAITING, PARKED, BARRIER = 0, 128, 132, 136, 140
-"""Byte offsets in a warp's state: the rank of the block at which each lane goes on (32 i32), and as i32 the lanes that
-have not ended, that wait at a barrier, that wait for other lanes of the warp, and the barrier instruction."""
+"""Byte offsets in a warp's state: the rank of each lane's next block (32 i32), and as i32 the live lanes, those waiting
+at a barrier, those waiting for other lanes of the warp, and the barrier instruction."""
 
 MET, COMMITTED, COMPLETED, COPIED = 144, 148, 152, 156
-"""As i32, what a watched launch needs of a warp: the time of the last `__syncwarp`, the latest group of cp.async, the
-latest one that was waited for, and the latest one that holds a copy."""
+"""Offsets of i32 fields for checked launches: the time of the last `__syncwarp`, the latest cp.async group, the latest
+one waited for, and the latest one with a copy."""
 
 REGISTERS = 256
-"""Byte offset in a warp's state at which its registers begin."""
+"""The byte offset of the registers in a warp's state."""
 
 NOWHERE = 0x7FFFFFFF
 """A rank after every block."""
 
 ENDED, WAITS, FAULT, PARTED, SPINS, STOPPED = range(6)
-"""What the code of a warp returns: all lanes have ended, or wait at a barrier; an access or an instruction at which the
-interpreter must tell what is wrong; lanes that wait for others in vain; more rounds of loops than a launch may take;
-`stop` was set."""
+"""Return values of a warp's code: all lanes have exited; they wait at a barrier; a faulting access or instruction,
+which the interpreter must diagnose; lanes that wait forever for others; too many loop iterations; `stop` was set."""
 
 ROUNDS_BETWEEN_LOOKS = 1 << 16
-"""Back-edges from one look at `stop` to the next, a power of two. Some milliseconds."""
+"""The back edges between checks of `stop`, a power of two: some milliseconds."""

@@ -1,8 +1,8 @@
-"""From LLVM IR to machine code, kept in the cache of builds' folder.
+"""Compilation of LLVM IR to machine code, cached in the build cache folder.
 
-An entry is a file: `_MAGIC`, the SHA-256 of the key and the rest, what is known about the code (its size in 8 bytes,
-and text), and the object file. One that is truncated, altered or renamed is a miss. Since entries are machine code that
-this process would run, a file counts only where this user owns it and no other can write to it or its folder.
+An entry is a file: `_MAGIC`, the SHA-256 of the key and the rest, the metadata (its size in 8 bytes, then text), and
+the object file. A truncated, altered or renamed file is a miss. Since entries are machine code that this process would
+run, a file is only used if this user owns it and no other user can write to it or its folder.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _MAGIC = b"labobj02"
 _SUFFIX = ".object"
 _MOST_LOADED = 32
 _OPTIMISATION = 1
-"""LLVM's level of code generation; higher ones take longer and gain little: registers stay in memory."""
+"""LLVM's code generation level; higher ones take longer and gain little: registers stay in memory."""
 
 _QUICK_OPTIMISATION = 0
-"""The level for a few blocks: of a GEMM, code generation takes half as long, and a block a fifth longer."""
+"""The level for a few blocks: for a GEMM, code generation takes half as long, and a block a fifth longer."""
 
 
 @dataclass(frozen=True, eq=False)
 class NativeCode:
-    """Machine code in this process.
+    """Machine code loaded in this process.
 
     Attributes:
-        run: ``run(context, first, stop)``; releases Python's lock while it runs.
-        about: What was kept with it.
-        engine: What owns the code's memory.
+        run: ``run(context, first, stop)``; releases the GIL while it runs.
+        about: Its metadata.
+        engine: The owner of the code's memory.
     """
 
     run: Any
@@ -67,7 +67,7 @@ def _parse(text: str) -> Any:  # noqa: ANN401  llvmlite has no types
 
 
 def code_key(facts: str) -> str:
-    """Return the SHA-256, in hex, of what decides machine code: some facts, LLVM and this processor."""
+    """Return the SHA-256, in hex, of everything that determines machine code: some facts, LLVM and this CPU."""
     return hashlib.sha256(
         "\n".join(
             (str(llvm.llvm_version_info), *_target(), str(_OPTIMISATION), str(_QUICK_OPTIMISATION), facts)
@@ -76,29 +76,29 @@ def code_key(facts: str) -> str:
 
 
 def native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]], *, quick: bool = False) -> NativeCode:
-    """Return the machine code of a module.
+    """Return the machine code of a module, from the cache if possible.
 
     Args:
-        key: What `code_key` makes of everything that decides the module.
-        folder: Where object files are kept; None to keep none.
-        write: Returns LLVM IR that defines `run`, and what its caller must know about it.
-        quick: Generate code quickly rather than quick code; the key tells these apart.
+        key: The `code_key` of everything that determines the module.
+        folder: The cache folder; None for no cache.
+        write: Returns LLVM IR that defines `run`, and its metadata.
+        quick: Prefer fast code generation to fast code; the key must include this choice.
     """
-    found = _loaded.get(key)
-    if found is None:
-        found = _loaded[key] = _native(key, folder, write, quick=quick)
+    loaded = _loaded.get(key)
+    if loaded is None:
+        loaded = _loaded[key] = _native(key, folder, write, quick=quick)
         if len(_loaded) > _MOST_LOADED:
             del _loaded[next(iter(_loaded))]
-    return found
+    return loaded
 
 
 def forget() -> None:
-    """Forget the machine code that this process has loaded."""
+    """Drop the machine code this process has loaded."""
     _loaded.clear()
 
 
 def is_kept(key: str, folder: Path | None) -> bool:
-    """Return whether machine code need not be made."""
+    """Return whether machine code is loaded or cached."""
     return key in _loaded or (folder is not None and _get(folder / f"{key}{_SUFFIX}", key) is not None)
 
 
@@ -107,8 +107,8 @@ def _native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]],
     machine = _machine(quick=quick)
     if content is None:
         text, about = write()
-        kept = about.encode()
-        content = len(kept).to_bytes(8, "little") + kept + bytes(machine.emit_object(_parse(text)))
+        encoded = about.encode()
+        content = len(encoded).to_bytes(8, "little") + encoded + bytes(machine.emit_object(_parse(text)))
         if folder is not None:
             _put(folder / f"{key}{_SUFFIX}", key, content)
     start = 8 + int.from_bytes(content[:8], "little")
@@ -124,17 +124,17 @@ def _digest(key: str, content: bytes) -> bytes:
 
 
 def _get(path: Path, key: str) -> bytes | None:
-    """Return the object file of an entry; None where there is none that can be trusted."""
+    """Return an entry's content; None if it is missing or not trustworthy."""
     try:
         with path.open("rb") as stream:
             if not (_is_ours(os.fstat(stream.fileno())) and _is_ours(path.parent.stat())):
                 return None
-            whole = stream.read()
+            raw = stream.read()
     except OSError:
         return None
     start = len(_MAGIC) + hashlib.sha256().digest_size
-    content = whole[start:]
-    if not whole.startswith(_MAGIC) or whole[len(_MAGIC) : start] != _digest(key, content):
+    content = raw[start:]
+    if not raw.startswith(_MAGIC) or raw[len(_MAGIC) : start] != _digest(key, content):
         return None
     return content
 
@@ -146,7 +146,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _put(path: Path, key: str, content: bytes) -> None:
-    """Keep an object file where the folder can be written."""
+    """Write an object file to the cache if the folder is writable."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")

@@ -1,8 +1,8 @@
-"""The pattern of a warp's access: where its lanes are relative to the first, and what such an access costs.
+"""The pattern of a warp's access: its lanes' offsets from the first one, and the cost of such an access.
 
-Each memory instruction keeps a few patterns, chosen by its lanes and alignment. An access that has the pattern of an
-earlier one needs no further look at its lanes: bounds, alignment, the way to move the bytes and the traffic follow from
-the pattern and the first address. The rules of traffic are those of `lab.hardware.memory`.
+Each memory instruction caches a few patterns, chosen by its lanes and alignment. For an access with a cached pattern,
+bounds, alignment, the way to move the bytes and the traffic follow from the pattern and the first address. The traffic
+rules are those of `lab.hardware.memory`.
 """
 
 from __future__ import annotations
@@ -11,31 +11,30 @@ from lab.base.warp import BANK_BYTES, BANKS, SECTOR_BYTES
 from lab.emulator.compiled.ir import BITS_VECTOR, IOTA, LANES, lanes_of, words
 
 WAYS = 8
-"""Patterns that an instruction keeps."""
+"""The patterns cached per instruction."""
 
 MASK, REST, KIND, ALIGNMENT, LEAST, MOST, WAVES, IDEAL = range(128, 160, 4)
-"""Byte offsets of a pattern's i32 fields behind the 32 deltas: lanes, alignment of the first address, how the bytes
-lie, all bits of the deltas, the least and the largest delta, wavefronts or sectors, wavefronts without conflicts."""
+"""Byte offsets of a pattern's i32 fields after the 32 deltas: lanes, alignment of the first address, kind, OR of the
+deltas, the least and the largest delta, wavefronts or sectors, wavefronts without conflicts."""
 
 HITS, TOTAL_WAVES, TOTAL_IDEAL, TOTAL_REQUESTS, TOTAL_LANES = range(160, 200, 8)
-"""Byte offsets of the i64 fields: accesses with this pattern, and what earlier patterns in its place cost."""
+"""Byte offsets of the i64 fields: accesses with this pattern, and the cost of earlier patterns in its place."""
 
 LEADERS, ALONE = 200, 204
-"""Byte offsets of i32 fields that watched launches need: of the lanes at one place the lowest; lanes with a place of
-their own."""
+"""Byte offsets of i32 fields for checked launches: the lowest lane at each address; lanes that share no address."""
 
 UPDATES, TOTAL_UPDATES = 208, 216
-"""Byte offsets of what atomics keep, an i32 and an i64: updates that wait for each other, and what earlier patterns in
-its place cost."""
+"""Byte offsets of the fields of atomics, an i32 and an i64: serialised updates, and those of earlier patterns in its
+place."""
 
 BYTES = 256
-"""Size of a pattern."""
+"""The size of a pattern in bytes."""
 
 SCATTERED, CONTIGUOUS, CONTIGUOUS_PART, SAME = range(4)
-"""How the bytes of a pattern lie: anyhow; a run that all lanes share; a run that some lanes share; at one place."""
+"""The kinds of patterns: scattered; contiguous over all lanes; contiguous over some lanes; all at one address."""
 
 GLOBAL, SHARED_LOAD, SHARED_OTHER = range(3)
-"""What an access costs: sectors, or wavefronts."""
+"""The cost model of an access: sectors or wavefronts."""
 
 _V = words(32)
 _TWICE = (8, 16)  # bytes of accesses whose phases can merge
@@ -46,7 +45,7 @@ def _xor_lanes(distance: int) -> str:
 
 
 def _agrees(distance: int) -> str:
-    """IR: whether every lane has the address of its partner, or one of the two is inactive."""
+    """Return IR that tests if every lane has its partner's address, or one of the two is inactive."""
     return f"""
   %p{distance} = shufflevector {_V} %d, {_V} poison, {_V} {_xor_lanes(distance)}
   %m{distance} = shufflevector {BITS_VECTOR} %M, {BITS_VECTOR} poison, {_V} {_xor_lanes(distance)}
@@ -73,14 +72,14 @@ def _field(name: str, offset: int) -> str:
 
 
 def missed(*, count: bool, watch: bool = False) -> str:
-    """Return the IR of `@missed`, which replaces a pattern, and of what it needs.
+    """Return the IR of `@missed`, which replaces a pattern, and of its helpers.
 
     ``@missed(rec, deltas, mask, rest, width, cost)``: deltas are (32,) bytes from the first active lane's address,
     `rest` is that address's low seven bits, and `cost` one of the constants above.
 
     Args:
         count: Compute the traffic.
-        watch: Find the lanes that share a place.
+        watch: Find the lanes that share an address.
     """
     return f"""
 define internal void @missed(ptr %rec, {_V} %given, i32 %mask, i32 %rest, i32 %width, i32 %cost) noinline #0 {{
@@ -257,10 +256,10 @@ done:
   ret void"""
 
 
-def _lane_in(left: str, name: str) -> str:
-    """IR: the lowest lane of `left`, and the lanes of `%mask` whose key is the same: `%{name}_lane`, `%{name}_same`."""
+def _lane_in(remaining: str, name: str) -> str:
+    """Return IR that finds the lowest lane in `remaining` and the lanes of `%mask` with the same key."""
     return f"""
-  %{name}_lane = call i32 @llvm.cttz.i32(i32 {left}, i1 true)
+  %{name}_lane = call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)
   %{name}_q = getelementptr i32, ptr %keys, i32 %{name}_lane
   %{name}_k = load i32, ptr %{name}_q
   %{name}_k1 = insertelement {_V} poison, i32 %{name}_k, i32 0
@@ -325,8 +324,7 @@ done:
   ret void
 }}
 """
-"""IR of ``@missed_atomic``: as `@missed`, for an atomic that is counted. The rule is that of
-`lab.hardware.memory.atomic_updates`."""
+"""The IR of ``@missed_atomic``: `@missed` for counted atomics, as in `lab.hardware.memory.atomic_updates`."""
 
 DECLARATIONS = f"""
 declare i32 @llvm.ctpop.i32(i32)

@@ -1,16 +1,16 @@
-"""What machine code remembers of accesses, to see where a race or a read of unwritten memory may be.
+"""Shadow state of machine code, which detects possible races and reads of unwritten memory.
 
-The watch suspects too much rather than too little. Where it suspects something, the interpreter executes the launch and
-tells what is wrong, if anything. A cell of 32 bits stands for each granule of memory.
+The check is conservative. If an access is suspicious, the interpreter executes the launch and reports the fault, if
+there is one. Each granule of memory has a 32-bit cell.
 
 Shared memory has two cells for each granule: the latest write and the latest reads. A stamp is a time (`TIME_SHIFT`),
-two flags and the thread of the block. Time goes on at each barrier of the block and each `__syncwarp` of a whole warp.
-An access is ordered after another one if that was before the block's last barrier, or by the same thread, or by the
-same warp before the warp's last meeting. What is written with cp.async has the number of its group besides.
+two flags and the thread of the block. The time advances at each block barrier and each `__syncwarp` of a whole warp. An
+access is ordered after another one if that was before the block's last barrier, or by the same thread, or by the same
+warp before its last `__syncwarp`. Data written by cp.async also has the number of its group.
 
-Global memory has one cell: nobody, one thread that read, one that wrote, several that read, or atomics alone. A barrier
-orders nothing there: two threads at one place, one of which writes, are suspicious. Each core has cells of its own,
-which are compared in the end.
+Global memory has one cell: untouched, one reader, one writer, several readers, or atomics only. Barriers do not order
+it: two threads at the same address, one of which writes, are suspicious. Each worker has its own cells, which are
+compared at the end.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from lab.emulator.compiled.ir import LANES, Code, lanes_of, splat, words
 from lab.emulator.program import Place
 
 TIME_SHIFT = 12
-"""Bits of a stamp below its time."""
+"""The number of bits of a stamp below its time."""
 
 LAST_TIME = (1 << (32 - TIME_SHIFT)) - 2
-"""The latest time that a stamp can hold."""
+"""The latest time a stamp can hold."""
 
 OUTSIDE, SEVERAL = 1 << 11, 1 << 10
 """Flags of a stamp: for a write, atomics; for reads, threads of several warps; and several threads of one warp."""
 
 _THREAD, _WARP = (1 << TIME_SHIFT) - 1, OUTSIDE | 0x3E0
 WRITTEN, MANY = 1 << 31, 1 << 30
-"""Flags of a cell of global memory: it was written; by several threads, which with `WRITTEN` means atomics alone."""
+"""Flags of a global-memory cell: written; several threads, which with `WRITTEN` means atomics only."""
 
 MOST_THREADS = MANY - 2
-"""Threads of a launch that cells of global memory can tell apart."""
+"""The largest number of threads that global-memory cells can distinguish."""
 
 _ATOMICS = WRITTEN | MANY
 _BITS = 32
@@ -49,13 +49,13 @@ Cells32 = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a launch is watched with.
+    """The check parameters of a launch.
 
     Attributes:
         shared: Bytes of a granule of shared memory.
         global_: Bytes of a granule of global memory.
         copies: The kernel has cp.async.
-        extents: Position of an instruction to the shared variable that its address derives from.
+        extents: The shared variable each instruction's address derives from, by position.
     """
 
     shared: int
@@ -64,21 +64,21 @@ class Watched:
     extents: Mapping[int, Place]
 
     def granule(self, space: str) -> int:
-        """Return the bytes of a granule of a space."""
+        """Return the granule of a space in bytes."""
         return self.shared if space == "shared" else self.global_
 
 
 def name_of(kind: str, space: str, cells: int) -> str:
-    """Return the name of the function that watches an access: `load`, `store` or `atomic` of so many cells a lane."""
+    """Return the name of the check function of a `load`, `store` or `atomic` of some cells per lane."""
     return f"@watch_{kind}_{space}_{cells}"
 
 
 def watch(kind: str, space: str, cells: int, granule: int, *, copies: bool) -> str:
-    """Return the IR of a function that watches an access.
+    """Return the IR of a function that checks an access.
 
-    It takes the context, the warp's state and number, the pattern, the first lane's offset, the lanes, how their bytes
-    lie, the number of the group of a cp.async (0 for other accesses), the cells of the buffer, and whether the buffer
-    must be written before it is read. It returns 0, or `layout.FAULT` where something is suspicious.
+    It takes the context, the warp's state and number, the pattern, the first lane's offset, the lanes, the pattern's
+    kind, the cp.async group (0 for other accesses), the buffer's cells, and whether the buffer must be written
+    before it is read. It returns 0, or `layout.FAULT` if the access is suspicious.
 
     Args:
         kind: `load`, `store` or `atomic`.
@@ -91,7 +91,7 @@ def watch(kind: str, space: str, cells: int, granule: int, *, copies: bool) -> s
 
 
 class _Watch:
-    """Writes one function."""
+    """Generates one check function."""
 
     def __init__(self, kind: str, space: str, cells: int, granule: int, *, copies: bool) -> None:
         self._kind, self._shared, self._cells = kind, space == "shared", cells
@@ -114,9 +114,9 @@ class _Watch:
             code.do(f"br i1 {apart}, label %distinct, label %suspect")
             code.label("distinct")
         narrow = self._cells == 1
-        others = f"i32 {patterns.SAME}, label %rows" if narrow else ""
-        rest = "lanes" if narrow else "rows"
-        code.do(f"switch i32 %kind, label %{rest} [ i32 {patterns.CONTIGUOUS}, label %run {others} ]")
+        same_case = f"i32 {patterns.SAME}, label %rows" if narrow else ""
+        default = "lanes" if narrow else "rows"
+        code.do(f"switch i32 %kind, label %{default} [ i32 {patterns.CONTIGUOUS}, label %run {same_case} ]")
         code.label("run")
         self._write_run()
         if narrow:
@@ -133,7 +133,7 @@ class _Watch:
         return "\n".join(code.lines)
 
     def _begin(self) -> None:
-        """Load what all lanes share."""
+        """Emit the loads of values common to all lanes."""
         code = self._code
         offset = code.op(f"shl i64 %off0, {self._scale}") if self._scale else "%off0"
         names = ["%cells"]
@@ -153,19 +153,19 @@ class _Watch:
         self._first = first
         self._alone = code.field("%rec", patterns.ALONE, "i32") if self._kind == "load" else "0"
 
-    # --- three ways to lie -----------------------------------------------------------------------------------
+    # --- three access patterns --------------------------------------------------------------------------------
 
     def _write_run(self) -> None:
-        """Cells one after another, `cells` of them for each lane."""
+        """Emit the check of contiguous cells, `cells` of them per lane."""
         code, n, type_ = self._code, self._cells, words(_BITS)
         shift = n.bit_length() - 1
         bad = "zeroinitializer"
-        for part in range(n):
-            numbers = [(LANES * part + i) >> shift for i in range(LANES)]
+        for chunk in range(n):
+            numbers = [(LANES * chunk + i) >> shift for i in range(LANES)]
             ids = code.op(f"add {type_} {self._spread(self._first, LANES)}, {lanes_of(numbers)}")
-            places = [code.op(f"getelementptr i8, ptr {at}, i64 {4 * LANES * part}") for at in self._at]
-            held = [code.op(f"load {type_}, ptr {place}, align 4") for place in places]
-            fresh, wrong = self._judge(held, ids, "splat (i1 true)", LANES)
+            places = [code.op(f"getelementptr i8, ptr {at}, i64 {4 * LANES * chunk}") for at in self._at]
+            contents = [code.op(f"load {type_}, ptr {place}, align 4") for place in places]
+            fresh, wrong = self._judge(contents, ids, "splat (i1 true)", LANES)
             for place, value in zip(places, fresh, strict=True):
                 if value:
                     code.do(f"store {type_} {value}, ptr {place}, align 4")
@@ -173,7 +173,7 @@ class _Watch:
         self._finish(code.bits(bad))
 
     def _write_lanes(self) -> None:
-        """One cell for each lane, anywhere."""
+        """Emit the check of one scattered cell per lane."""
         code, type_ = self._code, words(_BITS)
         mask = code.mask("%mask")
         ids = code.op(f"add {type_} {self._spread(self._first, LANES)}, {lanes_of(range(LANES))}")
@@ -183,14 +183,14 @@ class _Watch:
         pointers = f"<{LANES} x ptr>"
         places = [code.op(f"getelementptr i8, ptr {at}, {type_} {deltas}") for at in self._at]
         name = f"v{LANES}i{_BITS}.v{LANES}p0"
-        held = [
+        contents = [
             code.op(
                 f"call {type_} @llvm.masked.gather.{name}({pointers} align 4 {place}, <{LANES} x i1> splat (i1 true), "
                 f"{type_} zeroinitializer)"
             )
             for place in places
         ]
-        fresh, wrong = self._judge(held, ids, code.mask(self._alone), LANES)
+        fresh, wrong = self._judge(contents, ids, code.mask(self._alone), LANES)
         wrong = code.op(f"and <{LANES} x i1> {wrong}, {mask}")
         for place, value in zip(places, fresh, strict=True):
             if value:
@@ -201,7 +201,7 @@ class _Watch:
         self._finish(code.bits(wrong))
 
     def _write_rows(self) -> None:
-        """Rows of cells, one for each place that is accessed."""
+        """Emit the check of rows of cells, one per accessed address."""
         code, n = self._code, self._cells
         leaders = code.field("%rec", patterns.LEADERS, "i32")
         before = code.fresh("before")
@@ -218,10 +218,10 @@ class _Watch:
             delta = code.op(f"shl i32 {delta}, {self._scale}")
         places = [code.op(f"getelementptr i8, ptr {at}, i32 {delta}") for at in self._at]
         type_ = f"<{n} x i32>"
-        held = [code.op(f"load {type_}, ptr {place}, align 4") for place in places]
+        contents = [code.op(f"load {type_}, ptr {place}, align 4") for place in places]
         ids = self._spread(code.op(f"add i32 {self._first}, %lane"), n)
         single = code.op(f"trunc i32 {code.op(f'lshr i32 {self._alone}, %lane')} to i1")
-        fresh, wrong = self._judge(held, ids, self._spread(single, n, "i1"), n)
+        fresh, wrong = self._judge(contents, ids, self._spread(single, n, "i1"), n)
         for place, value in zip(places, fresh, strict=True):
             if value:
                 code.do(f"store {type_} {value}, ptr {place}, align 4")
@@ -238,84 +238,84 @@ class _Watch:
 
     def _spread(self, value: str, n: int, of: str = "i32") -> str:
         code = self._code
-        one = code.op(f"insertelement <{n} x {of}> poison, {of} {value}, i32 0")
-        return code.op(f"shufflevector <{n} x {of}> {one}, <{n} x {of}> poison, <{n} x i32> zeroinitializer")
+        first_lane = code.op(f"insertelement <{n} x {of}> poison, {of} {value}, i32 0")
+        return code.op(f"shufflevector <{n} x {of}> {first_lane}, <{n} x {of}> poison, <{n} x i32> zeroinitializer")
 
-    def _judge(self, held: list[str], ids: str, alone: str, n: int) -> tuple[list[str], str]:
-        """Write the verdict on n cells.
+    def _judge(self, contents: list[str], ids: str, alone: str, n: int) -> tuple[list[str], str]:
+        """Emit the verdict on n cells.
 
         Args:
-            held: What the cells hold: writes and reads, and groups of copies; or one cell of global memory.
+            contents: The cells' contents: writes and reads, and groups of copies; or one cell of global memory.
             ids: The thread of each.
-            alone: Whether it is the only thread of the access at its place.
+            alone: Whether it is the only thread of the access at its address.
             n: Cells.
 
         Returns:
-            What the cells shall hold, empty where that does not change; and which are suspicious.
+            The cells' new contents, empty where unchanged; and the mask of suspicious cells.
         """
         if not self._shared:
-            return self._judge_global(held[0], ids, alone, n)
+            return self._judge_global(contents[0], ids, alone, n)
         code, type_ = self._code, f"<{n} x i32>"
 
         def op(text: str) -> str:
             return code.op(text)
 
-        def both(a: str, b: str) -> str:
+        def and_masks(a: str, b: str) -> str:
             return op(f"and <{n} x i1> {a}, {b}")
 
         def either(a: str, b: str) -> str:
             return op(f"or <{n} x i1> {a}, {b}")
 
-        def same(value: str, bits: int) -> str:
-            kept = op(f"and {type_} {op(f'xor {type_} {value}, {ids}')}, splat (i32 {bits})")
-            return op(f"icmp eq {type_} {kept}, zeroinitializer")
+        def equal_bits(value: str, bits: int) -> str:
+            difference = op(f"and {type_} {op(f'xor {type_} {value}, {ids}')}, splat (i32 {bits})")
+            return op(f"icmp eq {type_} {difference}, zeroinitializer")
 
-        write, read = held[0], held[1]
-        since, begun, met = (self._spread(value, n) for value in (self._since, self._begun, self._met))
+        write, reads = contents[0], contents[1]
+        since, block_start, warp_meeting = (self._spread(value, n) for value in (self._since, self._begun, self._met))
         now = self._spread(self._time, n)
         mine = op(f"or {type_} {now}, {ids}")
 
         def ordered(stamp: str) -> str:
             early = op(f"icmp ult {type_} {stamp}, {since}")
-            near = both(same(stamp, _WARP), op(f"icmp ult {type_} {stamp}, {met}"))
-            return either(early, either(same(stamp, _THREAD), near))
+            near = and_masks(equal_bits(stamp, _WARP), op(f"icmp ult {type_} {stamp}, {warp_meeting}"))
+            return either(early, either(equal_bits(stamp, _THREAD), near))
 
-        known = op(f"icmp uge {type_} {write}, {begun}")
+        is_written = op(f"icmp uge {type_} {write}, {block_start}")
         fresh = ["", ""]
         if self._kind == "load":
-            good = both(known, ordered(write))
-            early = op(f"icmp ult {type_} {read}, {since}")
-            near = same(read, _WARP)
+            good = and_masks(is_written, ordered(write))
+            early = op(f"icmp ult {type_} {reads}, {since}")
+            near = equal_bits(reads, _WARP)
             warp = op(f"and {type_} {mine}, splat (i32 {~_THREAD | 0x3E0})")
             several = op(f"or {type_} {warp}, splat (i32 {SEVERAL})")
             own = op(f"select <{n} x i1> {alone}, {type_} {mine}, {type_} {several}")
-            old = op(f"icmp ult {type_} {read}, {met}")
-            differs = op(f"and {type_} {op(f'xor {type_} {read}, {own}')}, splat (i32 {_THREAD})")
+            old = op(f"icmp ult {type_} {reads}, {warp_meeting}")
+            differs = op(f"and {type_} {op(f'xor {type_} {reads}, {own}')}, splat (i32 {_THREAD})")
             keeps = either(old, op(f"icmp eq {type_} {differs}, zeroinitializer"))
             inside = op(f"select <{n} x i1> {keeps}, {type_} {own}, {type_} {several}")
-            many = op(f"or {type_} {now}, splat (i32 {OUTSIDE})")
-            later = op(f"select <{n} x i1> {near}, {type_} {inside}, {type_} {many}")
+            many_warps = op(f"or {type_} {now}, splat (i32 {OUTSIDE})")
+            later = op(f"select <{n} x i1> {near}, {type_} {inside}, {type_} {many_warps}")
             fresh[1] = op(f"select <{n} x i1> {early}, {type_} {own}, {type_} {later}")
         elif self._kind == "store":
-            good = both(ordered(write), ordered(read))
+            good = and_masks(ordered(write), ordered(reads))
             fresh[0] = mine
         else:
             flags = op(f"and {type_} {write}, splat (i32 {OUTSIDE})")
             atomics = op(f"icmp ne {type_} {flags}, zeroinitializer")
             early = op(f"icmp ult {type_} {write}, {since}")
-            unread = op(f"icmp ult {type_} {read}, {since}")
-            good = both(known, both(unread, either(early, atomics)))
+            unread = op(f"icmp ult {type_} {reads}, {since}")
+            good = and_masks(is_written, and_masks(unread, either(early, atomics)))
             fresh[0] = op(f"or {type_} {now}, splat (i32 {OUTSIDE})")
         if self._copies:
-            good = both(good, op(f"icmp ule {type_} {held[2]}, {self._spread(self._visible, n)}"))
-            fresh.append(self._groups(held[2], n) if self._kind == "store" else "")
+            good = and_masks(good, op(f"icmp ule {type_} {contents[2]}, {self._spread(self._visible, n)}"))
+            fresh.append(self._groups(contents[2], n) if self._kind == "store" else "")
         return fresh, op(f"xor <{n} x i1> {good}, splat (i1 true)")
 
-    def _groups(self, held: str, n: int) -> str:
-        """Return the groups that cells belong to after a store."""
+    def _groups(self, old_groups: str, n: int) -> str:
+        """Return the copy groups of cells after a store."""
         code, type_ = self._code, f"<{n} x i32>"
         plain = self._spread(code.op("icmp eq i32 %group, 0"), n, "i1")
-        return code.op(f"select <{n} x i1> {plain}, {type_} {held}, {type_} {self._spread('%group', n)}")
+        return code.op(f"select <{n} x i1> {plain}, {type_} {old_groups}, {type_} {self._spread('%group', n)}")
 
     def _judge_global(self, cell: str, ids: str, alone: str, n: int) -> tuple[list[str], str]:
         code, type_, flags = self._code, f"<{n} x i32>", f"<{n} x i1>"
@@ -328,13 +328,13 @@ class _Watch:
         as_written = code.op(f"or {type_} {ids}, {written_bit}")
         required = self._spread("%unwritten", n, "i1")
         if self._kind == "load":
-            written = code.op(f"icmp slt {type_} {cell}, zeroinitializer")
+            is_written = code.op(f"icmp slt {type_} {cell}, zeroinitializer")
             mine = equal(cell, as_written)
-            free = code.op(f"{'xor'} {flags} {code.op(f'or {flags} {written}, {required}')}, splat (i1 true)")
+            free = code.op(f"{'xor'} {flags} {code.op(f'or {flags} {is_written}, {required}')}, splat (i1 true)")
             good = code.op(f"or {flags} {mine}, {free}")
             single = code.op(f"and {flags} {alone}, {code.op(f'or {flags} {nobody}, {equal(cell, ids)}')}")
             readers = code.op(f"select {flags} {single}, {type_} {ids}, {type_} splat (i32 {MANY})")
-            fresh = code.op(f"select {flags} {written}, {type_} {cell}, {type_} {readers}")
+            fresh = code.op(f"select {flags} {is_written}, {type_} {cell}, {type_} {readers}")
         elif self._kind == "store":
             good = code.op(f"or {flags} {nobody}, {equal(code.op(f'or {type_} {cell}, {written_bit}'), as_written)}")
             fresh = as_written
@@ -346,8 +346,8 @@ class _Watch:
         return [fresh], code.op(f"xor {flags} {good}, splat (i1 true)")
 
 
-def meet(one: Cells32, two: Cells32) -> bool:
-    """Return whether threads of two cores may race: the same cells of global memory, as each of them knows them."""
-    touched = np.flatnonzero((one != 0) & (two != 0))
-    a, b = one[touched], two[touched]
+def meet(first: Cells32, second: Cells32) -> bool:
+    """Return whether threads of two workers may race, from each worker's cells of the same global memory."""
+    touched = np.flatnonzero((first != 0) & (second != 0))
+    a, b = first[touched], second[touched]
     return bool((((a | b) & np.uint32(WRITTEN) != 0) & ~((a == _ATOMICS) & (b == _ATOMICS))).any())

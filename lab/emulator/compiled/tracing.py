@@ -1,8 +1,8 @@
-"""The interpreter's operations as LLVM IR: their NumPy functions run once, on values that write what they compute.
+"""Tracing of the interpreter's NumPy operations into LLVM IR: each runs once, on values that emit code.
 
-A `Traced` value stands for an array: NumPy hands it every ufunc (NEP 13) and array function (NEP 18), and it writes
-the instruction for 32 lanes. Literals stay NumPy arrays, so NumPy folds constants. What has no instruction, or decides
-by the values of lanes, raises `UnknownForm`: such an operation is left to the interpreter.
+A `Traced` value stands for an array: NumPy passes it every ufunc (NEP 13) and array function (NEP 18), and it emits the
+instruction for 32 lanes. Literals stay NumPy arrays, so NumPy folds constants. Operations without an instruction, or
+with control flow on lane values, raise `UnknownForm` and are left to the interpreter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BINARY = {
     "greater": {"i": "icmp sgt", "u": "icmp ugt", "f": "fcmp ogt"},
     "greater_equal": {"i": "icmp sge", "u": "icmp uge", "f": "fcmp oge"},
 }
-"""Ufuncs of two operands that are one instruction, by the kind of NumPy's type."""
+"""Binary ufuncs that map to one instruction, by the kind of NumPy's type."""
 
 _CALLS = {
     "minimum": {"i": "smin", "u": "umin"},
@@ -56,7 +56,7 @@ _CALLS = {
     "ceil": {"f": "ceil"},
     "copysign": {"f": "copysign"},
 }
-"""Ufuncs that are one of LLVM's functions, by the kind of NumPy's type."""
+"""Ufuncs that map to one LLVM intrinsic, by the kind of NumPy's type."""
 
 
 def vector_of(dtype: DType) -> str:
@@ -82,10 +82,10 @@ def _constant(value: Any, dtype: DType) -> str:  # noqa: ANN401  an array, a Num
 
 
 class Traced(NDArrayOperatorsMixin):
-    """The values of 32 lanes: an array whose numbers are not known yet.
+    """The values of 32 lanes: a stand-in for an array with values unknown until run time.
 
     Attributes:
-        code: Where its operations are written.
+        code: The function under construction.
         dtype: NumPy's type of a lane's value.
         name: The LLVM value; empty before the first assignment.
     """
@@ -96,15 +96,15 @@ class Traced(NDArrayOperatorsMixin):
         self.name = name
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse what a traced value lacks of an array."""
+        """Reject array attributes a traced value lacks."""
         raise UnknownForm(f"no compiled form of ndarray.{name}")
 
     def derived(self, text: str, dtype: DType | None = None) -> Traced:
-        """Write an instruction; return its result, of the same type where none is given."""
+        """Emit an instruction; return its result, by default of the same type."""
         return Traced(self.code, self.dtype if dtype is None else dtype, self.code.op(text))
 
-    def call(self, function: str, *others: Traced) -> Traced:
-        """Return the result of one of LLVM's functions on values of one type.
+    def call(self, function: str, *more_operands: Traced) -> Traced:
+        """Return the result of an LLVM intrinsic on values of one type.
 
         Raises:
             UnknownForm: The function is not declared for the type (see `lab.emulator.compiled.kernel_code`).
@@ -113,7 +113,7 @@ class Traced(NDArrayOperatorsMixin):
             raise UnknownForm(f"no compiled form of {function} for {self.dtype}")
         prefix = "f" if self.dtype.kind == "f" else "i"
         ty = vector_of(self.dtype)
-        operands = ", ".join(f"{ty} {x.name}" for x in (self, *others))
+        operands = ", ".join(f"{ty} {x.name}" for x in (self, *more_operands))
         return self.derived(f"call {ty} @llvm.{function}.v{LANES}{prefix}{8 * self.dtype.itemsize}({operands})")
 
     def lift(self, value: Any, dtype: DType) -> Traced:  # noqa: ANN401  traced, an array or a number
@@ -135,16 +135,16 @@ class Traced(NDArrayOperatorsMixin):
         if kinds in ("fi", "fu") and to.itemsize < _WORD_BYTES:
             return self.astype(f"{kinds[1]}{_WORD_BYTES}").astype(to)
         if kinds == "ff":
-            how = "fpext" if want > have else "fptrunc"
+            instruction = "fpext" if want > have else "fptrunc"
         elif kinds[1] == "f":
-            how = "sitofp" if kinds[0] == "i" else "uitofp"
+            instruction = "sitofp" if kinds[0] == "i" else "uitofp"
         elif kinds[0] == "f":
-            how = "fptosi" if kinds[1] == "i" else "fptoui"
+            instruction = "fptosi" if kinds[1] == "i" else "fptoui"
         elif have == want:
             return Traced(self.code, to, self.name)
         else:
-            how = "trunc" if have > want else ("sext" if kinds[0] == "i" else "zext")
-        return self.derived(f"{how} {vector_of(self.dtype)} {self.name} to {vector_of(to)}", to)
+            instruction = "trunc" if have > want else ("sext" if kinds[0] == "i" else "zext")
+        return self.derived(f"{instruction} {vector_of(self.dtype)} {self.name} to {vector_of(to)}", to)
 
     def view(self, dtype: Any) -> Traced:  # noqa: ANN401  whatever NumPy takes for a type
         """Return the bits as another type of the same size.
@@ -158,19 +158,19 @@ class Traced(NDArrayOperatorsMixin):
         return _View(self, to)
 
     def copy(self) -> Traced:
-        """Return the values, apart from later assignments."""
+        """Return the values, unaffected by later assignments."""
         return Traced(self.code, self.dtype, self.name)
 
-    def chosen(self, condition: Traced, other: Traced) -> Traced:
-        """Return these values where a condition holds, others of the same type elsewhere."""
-        name = self.code.select(condition.name, vector_of(self.dtype), self.name, other.name)
+    def chosen(self, condition: Traced, alternative: Traced) -> Traced:
+        """Return these values where a condition holds, and `alternative` elsewhere."""
+        name = self.code.select(condition.name, vector_of(self.dtype), self.name, alternative.name)
         return Traced(self.code, self.dtype, name)
 
-    def __setitem__(self, where: Any, value: Any) -> None:  # noqa: ANN401  `...` or a mask; an operand
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401  `...` or a mask; an operand
         """Assign to every lane, or to those of a mask."""
         new = self.lift(value, self.dtype)
-        if where is not ...:
-            new = new.chosen(self.lift(where, _BOOL), self)
+        if key is not ...:
+            new = new.chosen(self.lift(key, _BOOL), self)
         self.name = new.name
 
     def max(self, *, initial: int = 0) -> int:
@@ -187,11 +187,11 @@ class Traced(NDArrayOperatorsMixin):
     __array__ = __bool__ = __index__ = __int__ = __float__ = __iter__ = __len__ = __getitem__ = _refuse
 
     def primitive(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Write one of the interpreter's functions (see `lab.emulator.primitives`)."""
+        """Emit one of the interpreter's functions (see `lab.emulator.primitives`)."""
         return PRIMITIVES[name](*(self.lift(x, x.dtype) for x in args), **options)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Traced:  # noqa: ANN401
-        """Write a ufunc.
+        """Emit a ufunc.
 
         Raises:
             UnknownForm: No instruction computes it.
@@ -214,7 +214,7 @@ class Traced(NDArrayOperatorsMixin):
     def __array_function__(
         self, function: Callable[..., Any], _types: object, args: Sequence[Any], options: dict[str, Any]
     ) -> Any:  # noqa: ANN401
-        """Write an array function.
+        """Emit an array function.
 
         Raises:
             UnknownForm: Nothing computes it.
@@ -226,7 +226,7 @@ class Traced(NDArrayOperatorsMixin):
 
 
 class _View(Traced):
-    """The bits of other values, which assignments to either change."""
+    """A view of other values' bits; assignments to either change both."""
 
     def __init__(self, base: Traced, dtype: DType) -> None:
         self._base = base
@@ -234,7 +234,7 @@ class _View(Traced):
 
     @property
     def name(self) -> str:
-        """The bits as they are now."""
+        """The current bits."""
         return self.code.bitcast(vector_of(self._base.dtype), self._base.name, vector_of(self.dtype))
 
     @name.setter
@@ -243,37 +243,37 @@ class _View(Traced):
             self._base.name = self.code.bitcast(vector_of(self.dtype), new, vector_of(self._base.dtype))
 
 
-def _ufunc(name: str, a: Traced, *others: Traced) -> Traced:
-    """Write a ufunc on operands of the types that NumPy computes it in.
+def _ufunc(name: str, a: Traced, *more_operands: Traced) -> Traced:
+    """Emit a ufunc on operands of the types NumPy computes it in.
 
     Raises:
         UnknownForm: No instruction computes it.
     """
     kind = a.dtype.kind
     if instruction := _BINARY.get(name, {}).get(kind):
-        text = f"{instruction} {vector_of(a.dtype)} {a.name}, {others[0].name}"
+        text = f"{instruction} {vector_of(a.dtype)} {a.name}, {more_operands[0].name}"
         return a.derived(text, _BOOL if instruction[1:4] == "cmp" else None)
     if function := _CALLS.get(name, {}).get(kind):
-        return a.call(function, *others)
+        return a.call(function, *more_operands)
     if write := _COMPOSED.get(name, {}).get(kind):
-        return write(a, *others)
+        return write(a, *more_operands)
     raise UnknownForm(f"no compiled form of numpy.{name}")
 
 
 def where(condition: Any, yes: Any, no: Any) -> Traced:  # noqa: ANN401  operands, one of which is traced
-    """Write `numpy.where`."""
+    """Emit `numpy.where`."""
     by = next(x for x in (condition, yes, no) if isinstance(x, Traced))
     dtype = np.result_type(*(getattr(x, "dtype", x) for x in (yes, no)))
     return by.lift(yes, dtype).chosen(by.lift(condition, _BOOL), by.lift(no, dtype))
 
 
 def _nextafter(a: Traced, b: Traced) -> Traced:
-    """Return the neighbours of numbers towards others."""
+    """Return the neighbours of numbers in the direction of others."""
     integers = f"i{a.dtype.itemsize}"
     bits, up = a.view(integers), a < b
     least = where(up, np.array(1, integers), np.array(np.iinfo(integers).min + 1, integers))
-    moved = where(a == 0, least, bits + where(up == (bits < 0), np.array(-1, integers), np.array(1, integers)))
-    return where(a == b, b, where(np.isnan(a) | np.isnan(b), a + b, moved.view(a.dtype)))
+    stepped = where(a == 0, least, bits + where(up == (bits < 0), np.array(-1, integers), np.array(1, integers)))
+    return where(a == b, b, where(np.isnan(a) | np.isnan(b), a + b, stepped.view(a.dtype)))
 
 
 _COMPOSED: dict[str, dict[str, Callable[..., Traced]]] = {
@@ -297,42 +297,42 @@ def _copyto(target: Traced, source: Any, *, where: Any = ...) -> None:  # noqa: 
 _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.where: where,
     np.copyto: _copyto,
-    np.clip: lambda x, least, most: np.minimum(np.maximum(x, least), most),
-    np.dot: lambda _x, _y: 0.0,  # asked only where NaNs are made canonical, and results are loose: see `Alu`
+    np.clip: lambda x, least, highest: np.minimum(np.maximum(x, least), highest),
+    np.dot: lambda _x, _y: 0.0,  # only used to canonicalise NaNs, and results are loose: see `Alu`
     np.count_nonzero: lambda _x: LANES,  # as `Traced.any`
 }
-"""NumPy's functions that some operand of may be traced."""
+"""NumPy functions that accept traced operands."""
 
 
 PRIMITIVES: dict[str, Callable[..., Any]] = {}
-"""Name of one of the interpreter's primitive functions to what writes it. `compiled.primitive_code` has them."""
+"""Emitters of the interpreter's primitive functions, by name. `compiled.primitive_code` registers them."""
 
 WHOLE: dict[Callable[..., Any], Callable[..., Any]] = {}
-"""Functions of whole operations that are replaced likewise, without a look at their operands when they run."""
+"""Emitters that replace the functions of whole operations, without a check of operands at run time."""
 
 
 def trace(code: Code, alu: Alu, ins: Sequence[str]) -> list[str]:
-    """Write an operation; return the names of its results.
+    """Emit an operation; return the names of its results.
 
     Args:
-        code: Where it is written. Sources among its constants are traced as arrays.
+        code: The function under construction. Sources among its constants are traced as arrays.
         alu: The operation.
         ins: Names of its sources, in LLVM's types of their PTX types.
 
     Raises:
-        UnknownForm: It has no form as LLVM IR.
+        UnknownForm: It cannot be expressed in LLVM IR.
     """
     outs = [Traced(code, DTYPES[t]) for t in alu.outs]
     sources = [_source(code, name, t) for name, t in zip(ins, alu.ins, strict=True)]
     try:
         WHOLE.get(alu.compute, alu.compute)(*outs, *sources)
-    except TypeError as error:  # NumPy takes no stand-in for an array there
+    except TypeError as error:  # NumPy does not accept a stand-in for an array there
         raise UnknownForm(f"no compiled form: {error}") from error
     return [code.bitcast(vector_of(out.dtype), out.name, vector(t)) for out, t in zip(outs, alu.outs, strict=True)]
 
 
 def _source(code: Code, name: str, t: str) -> Any:  # noqa: ANN401  traced, or an array of one number
-    known, dtype = code.constants.get(name), DTYPES[t]
-    if known is not None:
-        return np.array([known], f"u{dtype.itemsize}").view(dtype)
+    constant, dtype = code.constants.get(name), DTYPES[t]
+    if constant is not None:
+        return np.array([constant], f"u{dtype.itemsize}").view(dtype)
     return Traced(code, dtype, code.bitcast(vector(t), name, vector_of(dtype)))

@@ -1,7 +1,7 @@
-"""The code of one warp: every basic block for the lanes that are there, and how lanes part and meet.
+"""Code generation for one warp: every basic block for its active lanes, divergence and reconvergence.
 
-Lanes of a warp that are at one block form a group. The group whose block comes first in the program's order runs, as in
-the interpreter: so threads that have parted meet again at the same places, and all counts agree.
+Lanes of a warp at the same block form a group. The group whose block is first in the program's order runs, as in the
+interpreter: so diverged threads reconverge at the same points, and all counts agree.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _STATE_ALIGNMENT = 256
 
 
 GLOBAL_ATOMIC = "global.atomic"
-"""The key of a site of atomics in global memory."""
+"""The site key of global-memory atomics."""
 
 COPY = "copy"
-"""The key of a site that counts what a cp.async costs on both its sides."""
+"""The site key of a cp.async, whose cost is counted on both sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedSite:
-    """Where the traffic of an instruction is kept.
+    """The counting site of an instruction's traffic.
 
     Attributes:
         position: Index of the instruction.
-        key: A key of `ExecutedCounts.memory`; `COPY` for both sides of a cp.async; empty where nothing is counted.
+        key: A key of `ExecutedCounts.memory`; `COPY` for both sides of a cp.async; empty for no counting.
         width: Bytes of a lane's access.
     """
 
@@ -75,15 +75,15 @@ class CountedSite:
 
 @dataclass(frozen=True, slots=True)
 class _Transfer:
-    """An access at one place of the code.
+    """A memory access at one point of the code.
 
     Attributes:
         position: Index of the instruction.
-        access: What it is.
-        lanes: The lanes that take part, an i32.
-        values: What is stored, as integers; empty for a load.
-        counted: Its traffic counts by itself.
-        group: Of a cp.async, the number of its group, an i32; 0 for other accesses.
+        access: The access.
+        lanes: The active lanes, an i32.
+        values: The stored values, as integers; empty for a load.
+        counted: Its traffic is counted separately.
+        group: The group number of a cp.async, an i32; 0 for other accesses.
     """
 
     position: int
@@ -95,14 +95,14 @@ class _Transfer:
 
 
 class WarpCode:
-    """Writes the function ``@step(context, state, warp)``.
+    """Generates the function ``@step(context, state, warp)``.
 
     Attributes:
-        sites: The memory instructions that keep patterns, in order.
-        guarded: Positions of the instructions with a guard, in the order of their counts.
+        sites: The memory instructions with patterns, in order.
+        guarded: Positions of guarded instructions, in the order of their counts.
         state_bytes: Size of a warp's state.
         zeroed: Byte ranges of the state that must be zero at the start: registers that may be read before a write.
-        needs: The access functions that are called: their kind, space, bits, elements and update.
+        needs: The access functions called: their kind, space, bits, elements and update.
     """
 
     def __init__(self, decoder: Decoder, *, count: bool, watched: Watched | None = None) -> None:
@@ -111,7 +111,7 @@ class WarpCode:
         Args:
             decoder: The kernel.
             count: Count visits and guards.
-            watched: What is watched for races and reads of unwritten memory; None for nothing.
+            watched: The checks for races and reads of unwritten memory; None for no checks.
         """
         self._decoder, self._program, self._count = decoder, decoder.program, count
         self._watched = watched
@@ -128,8 +128,8 @@ class WarpCode:
         self._guard_at = {position: i for i, position in enumerate(self.guarded)}
         self._slots: dict[str, int] = {}
         offset = layout.REGISTERS
-        kept = frozenset[str]().union(*decoder.live.values()) if decoder.live else frozenset()
-        for name in sorted(kept, key=lambda one: (-bits_of(decoder.type_of(one) or "b32"), one)):
+        live = frozenset[str]().union(*decoder.live.values()) if decoder.live else frozenset()
+        for name in sorted(live, key=lambda register: (-bits_of(decoder.type_of(register) or "b32"), register)):
             self._slots[name] = offset
             bits = bits_of(decoder.type_of(name) or "b32")
             offset += 4 if bits == 1 else LANES * bits // 8
@@ -148,13 +148,13 @@ class WarpCode:
 
     @property
     def counters(self) -> int:
-        """The i64 counts: warps and threads of each block of the program, then threads of each guard."""
+        """The number of i64 counts: warps and threads of each block, then threads of each guard."""
         return 2 * len(self._program.blocks) + len(self.guarded)
 
     # --- the function -----------------------------------------------------------------------------------------
 
     def write(self) -> str:
-        """Return the function's IR.
+        """Generate the function's IR.
 
         Raises:
             NotCompiled: something is not supported.
@@ -206,17 +206,17 @@ class WarpCode:
         code.lines.append("}")
         ranks = {program.priority[block.index] for block in self._decoder.blocks}
         if len(ranks) != len(self._decoder.blocks):
-            raise NotCompiled("blocks without an order")
+            raise NotCompiled("blocks without a unique order")
         return "\n".join(code.lines)
 
     def _write_dispatch(self) -> None:
-        """Choose the group that runs next: the lanes whose block comes first."""
+        """Emit the choice of the next group: the lanes whose block ranks first."""
         code, ranks = self._code, self._program.priority
         code.label("requeue")
-        here = code.mask(code.op("load i32, ptr %group"))
+        group_mask = code.mask(code.op("load i32, ptr %group"))
         rank = code.spread("i32", code.op("load i32, ptr %next"))
         old = code.op(f"load {_V}, ptr %state, align 128")
-        code.do(f"store {_V} {code.select(here, _V, rank, old)}, ptr %state, align 128")
+        code.do(f"store {_V} {code.select(group_mask, _V, rank, old)}, ptr %state, align 128")
         code.do("br label %dispatch")
         code.label("dispatch")
         alive = code.field("%state", layout.ALIVE, "i32")
@@ -237,13 +237,13 @@ class WarpCode:
         far = splat(layout.NOWHERE, 32)
         least = f"call i32 @llvm.vector.reduce.umin.v{LANES}i32({_V}"
         low = code.op(f"{least} {code.select(code.mask(free), _V, places, far)})")
-        same = code.bits(code.op(f"icmp eq {_V} {places}, {code.spread('i32', low)}"))
-        group = code.op(f"and i32 {same}, {ready}")
+        at_lowest = code.bits(code.op(f"icmp eq {_V} {places}, {code.spread('i32', low)}"))
+        group = code.op(f"and i32 {at_lowest}, {ready}")
         away = code.op(f"xor i32 {group}, -1")
         code.set_field("%state", layout.PARKED, "i32", code.op(f"and i32 {parked}, {away}"))
         code.do(f"store i32 {group}, ptr %group")
-        other = code.mask(code.op(f"and i32 {ready}, {away}"))
-        code.do(f"store i32 {code.op(f'{least} {code.select(other, _V, places, far)})')}, ptr %others")
+        other_mask = code.mask(code.op(f"and i32 {ready}, {away}"))
+        code.do(f"store i32 {code.op(f'{least} {code.select(other_mask, _V, places, far)})')}, ptr %others")
         cases = " ".join(f"i32 {ranks[b.index]}, label %b{b.index}" for b in self._decoder.blocks)
         code.do(f"switch i32 {low}, label %fault [ {cases} ]")
 
@@ -261,7 +261,7 @@ class WarpCode:
         if self._count:
             code.add_to("%counts", 16 * block.index, "1")
             code.add_to("%counts", 16 * block.index + 8, code.population(self._lanes))
-        kept = self._decoder.live_after(block)
+        live = self._decoder.live_after(block)
         last: dict[str, int] = {}
         for position in range(block.first, block.stop):
             for name in self._decoder.writes(position):
@@ -271,40 +271,40 @@ class WarpCode:
             guard = self._guard(position, instruction)
             self._write_instruction(position, guard)
             for name in dict.fromkeys(self._decoder.writes(position)):
-                if last[name] == position and name in kept:
+                if last[name] == position and name in live:
                     self._keep(name)
         self._write_end(block)
 
     def _write_gate(self, block: CodeBlock) -> None:
-        """Wait until the lanes that the instruction names are here."""
+        """Emit the wait for the lanes an instruction names."""
         code = self._code
         instruction = self._program.code[block.first][1]
-        named = "-1"
+        required = "-1"
         decoded = self._decoder.decoded[block.first]
         text = decoded.members if isinstance(decoded, WarpOperation) else (instruction.operands or ("0xffffffff",))[0]
         members = self._read(block.first, text, "b32")
-        known = code.constants.get(members)
-        if known is None:
+        constant = code.constants.get(members)
+        if constant is None:
             chosen = code.select(self._mask, _V, members, "zeroinitializer")
-            named = code.op(f"call i32 @llvm.vector.reduce.or.v{LANES}i32({_V} {chosen})")
+            required = code.op(f"call i32 @llvm.vector.reduce.or.v{LANES}i32({_V} {chosen})")
         else:
-            named = str(signed(known, 32))
+            required = str(signed(constant, 32))
         alive = code.field("%state", layout.ALIVE, "i32")
         absent = code.op(f"and i32 {alive}, {code.op(f'xor i32 {self._lanes}, -1')}")
-        missing = code.op(f"and i32 {absent}, {named}")
-        met, wait = code.fresh("met"), code.fresh("park")
-        code.do(f"br i1 {code.op(f'icmp eq i32 {missing}, 0')}, label %{met}, label %{wait}")
+        missing = code.op(f"and i32 {absent}, {required}")
+        complete, wait = code.fresh("met"), code.fresh("park")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {missing}, 0')}, label %{complete}, label %{wait}")
         code.label(wait)
         parked = code.field("%state", layout.PARKED, "i32")
         code.set_field("%state", layout.PARKED, "i32", code.op(f"or i32 {parked}, {self._lanes}"))
         code.do(f"store i32 {self._program.priority[block.index]}, ptr %next")
         code.do("br label %requeue")
-        code.label(met)
+        code.label(complete)
         if self._watched is not None and not isinstance(decoded, WarpOperation):
             self._note_meeting(members)
 
     def _note_meeting(self, members: str) -> None:
-        """Let time go on where all threads of the warp meet: what came before is ordered before what follows."""
+        """Emit the clock advance at a full-warp sync, which orders earlier accesses before later ones."""
         code = self._code
         exists = code.field("%context", layout.CONTEXT["exists"], "ptr", 8)
         number = code.op("zext i32 %warp to i64")
@@ -327,7 +327,7 @@ class WarpCode:
         code.label(after)
 
     def _guard(self, position: int, instruction: Instruction) -> str | None:
-        """Return the active lanes whose guard is true as i1s, counted; None without a guard."""
+        """Return the active lanes with a true guard as i1s, counting them; None without a guard."""
         if instruction.predicate is None:
             return None
         code = self._code
@@ -346,29 +346,29 @@ class WarpCode:
         return self._code.op(f"getelementptr i8, ptr %state, i64 {self._slots[name]}")
 
     def _current(self, name: str) -> tuple[str, str]:
-        """Return a register's value and its LLVM type."""
-        found = self._values.get(name)
-        if found is None:
+        """Return a register's current value and its LLVM type."""
+        current = self._values.get(name)
+        if current is None:
             code, declared = self._code, self._decoder.type_of(name) or "b32"
             if name not in self._slots:  # never live at a block's start: nothing was written to it
-                found = "zeroinitializer", vector(declared)
+                current = "zeroinitializer", vector(declared)
             elif declared == "pred":
-                found = code.mask(code.op(f"load i32, ptr {self._slot(name)}")), BITS_VECTOR
+                current = code.mask(code.op(f"load i32, ptr {self._slot(name)}")), BITS_VECTOR
             else:
-                found = (
+                current = (
                     code.op(f"load {vector(declared)}, ptr {self._slot(name)}, {_aligned(declared)}"),
                     vector(declared),
                 )
             if name in self._decoder.loose:
                 self._loose_values.add(name)
-            self._values[name] = found
-        return found
+            self._values[name] = current
+        return current
 
     def _read(self, position: int, text: str, t: str, *, tolerant: bool = False) -> str:
         """Return an operand in type t.
 
         Raises:
-            NotCompiled: the operand is not known, or does not fit the type.
+            NotCompiled: the operand is unknown or does not fit the type.
         """
         code = self._code
         if text.startswith("!"):
@@ -396,17 +396,17 @@ class WarpCode:
         return code.bitcast(words(want), cut, vector(t))
 
     def _canonical(self, t: str, value: str) -> str:
-        """Return floats with the canonical NaN for every NaN."""
+        """Replace every NaN of floats by the canonical NaN."""
         return canonical(Traced(self._code, DTYPES[t], value)).name
 
-    def _fit(self, given: tuple[str, int], t: str) -> str:
-        value, bits = given
+    def _fit(self, special: tuple[str, int], t: str) -> str:
+        value, bits = special
         want = bits_of(t)
         if t == "pred":
             raise NotCompiled("a special register as a predicate")
         if bits != want:
-            how = "trunc" if bits > want else "zext"
-            value = self._code.op(f"{how} {words(bits)} {value} to {words(want)}")
+            conversion = "trunc" if bits > want else "zext"
+            value = self._code.op(f"{conversion} {words(bits)} {value} to {words(want)}")
         return self._code.bitcast(words(want), value, vector(t))
 
     def _constant(self, position: int, text: str, t: str) -> str:
@@ -420,7 +420,7 @@ class WarpCode:
         return f"bitcast ({words(bits_of(t))} {constant} to {vector(t)})"
 
     def _special(self, name: str) -> tuple[str, int]:
-        """Return a special register's value and bits.
+        """Return a special register's value and bit width.
 
         Raises:
             NotCompiled: the register is not supported.
@@ -459,10 +459,10 @@ class WarpCode:
         return code.spread("i32", code.op(f"trunc i64 {wide} to i32"))
 
     def _set(self, name: str, t: str, value: str, guard: str | None, *, loose: bool = False) -> None:
-        """Write a register, extended by type t's sign where it is wider.
+        """Write a register, sign-extended by type t if it is wider.
 
         Raises:
-            NotCompiled: the register does not hold the type.
+            NotCompiled: the register cannot hold the type.
         """
         if name == SINK:
             return
@@ -474,10 +474,10 @@ class WarpCode:
             value, loose = self._canonical(t, value), False
         type_ = vector(t)
         if bits_of(declared) > bits_of(t):
-            whole = code.bitcast(type_, value, words(bits_of(t)))
-            how = "sext" if t[0] == "s" else "zext"
+            raw = code.bitcast(type_, value, words(bits_of(t)))
+            extension = "sext" if t[0] == "s" else "zext"
             value, type_ = (
-                code.op(f"{how} {words(bits_of(t))} {whole} to {words(bits_of(declared))}"),
+                code.op(f"{extension} {words(bits_of(t))} {raw} to {words(bits_of(declared))}"),
                 words(bits_of(declared)),
             )
         if declared != "pred":
@@ -490,15 +490,15 @@ class WarpCode:
         (self._loose_values.add if loose else self._loose_values.discard)(name)
 
     def _keep(self, name: str) -> None:
-        """Store a register's value for the lanes of the group."""
+        """Store a register's value for the group's lanes."""
         code = self._code
         value, type_ = self._values[name]
         slot = self._slot(name)
         if type_ == BITS_VECTOR:
             old = code.op(f"load i32, ptr {slot}")
             new = code.op(f"and i32 {code.bits(value)}, {self._lanes}")
-            rest = code.op(f"and i32 {old}, {code.op(f'xor i32 {self._lanes}, -1')}")
-            code.do(f"store i32 {code.op(f'or i32 {new}, {rest}')}, ptr {slot}")
+            preserved = code.op(f"and i32 {old}, {code.op(f'xor i32 {self._lanes}, -1')}")
+            code.do(f"store i32 {code.op(f'or i32 {new}, {preserved}')}, ptr {slot}")
             return
         aligned = _aligned(self._decoder.type_of(name) or "b32")
         old = code.op(f"load {type_}, ptr {slot}, {aligned}")
@@ -518,7 +518,7 @@ class WarpCode:
             self._group(decoded, guard)
         elif isinstance(decoded, WarpOperation):
             if guard is not None and is_gate(self._program.code[position][1]):
-                raise NotCompiled("a guarded exchange between lanes")
+                raise NotCompiled("a guarded shuffle or vote")
             self._exchange(position, decoded, guard)
 
     def _operate(self, position: int, decoded: Operation, guard: str | None) -> None:
@@ -528,7 +528,7 @@ class WarpCode:
         ins = [self._read(position, text, t, tolerant=tolerant) for text, t in zip(decoded.ins, alu.ins, strict=True)]
         try:
             results = trace(self._code, alu, ins)
-        except UnknownForm as error:  # what only an operand's value decides
+        except UnknownForm as error:  # depends on an operand's value
             instruction = self._program.code[position][1]
             raise NotCompiled(f"PTX line {instruction.line}: {text_of(instruction)}: {error}") from error
         for name, t, value in zip(decoded.outs, alu.outs, results, strict=True):
@@ -538,15 +538,15 @@ class WarpCode:
 
     @contextmanager
     def _where(self, guard: str | None) -> Iterator[str]:
-        """Write code that runs only where a lane takes part; yields the lanes as i32."""
+        """Emit code that runs only if a lane is active; yield the lanes as i32."""
         code = self._code
         if guard is None:
             yield self._lanes
             return
         lanes = code.bits(guard)
-        some, after = code.fresh("some"), code.fresh("after")
-        code.do(f"br i1 {code.op(f'icmp eq i32 {lanes}, 0')}, label %{after}, label %{some}")
-        code.label(some)
+        active, after = code.fresh("some"), code.fresh("after")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {lanes}, 0')}, label %{after}, label %{active}")
+        code.label(active)
         yield lanes
         code.do(f"br label %{after}")
         code.label(after)
@@ -558,9 +558,9 @@ class WarpCode:
             if access.space == "kernel-param":
                 self._load_parameter(position, access, guard)
                 return
-            address, given = self._address(position, access)
+            address, address_bits = self._address(position, access)
             with self._where(guard) as lanes:
-                self._move(_Transfer(position, access, lanes, ()), address, given)
+                self._move(_Transfer(position, access, lanes, ()), address, address_bits)
             for i, value in enumerate(self._loaded(access, bits, count)):
                 self._set(access.registers[i], t, code.bitcast(words(bits), value, vector(t)), guard)
             return
@@ -568,12 +568,12 @@ class WarpCode:
         values = [
             code.bitcast(vector(t if t in ("f32", "f64") else f"b{bits}"), value, words(bits)) for value in stored
         ]
-        address, given = self._address(position, access)
+        address, address_bits = self._address(position, access)
         with self._where(guard) as lanes:
-            self._move(_Transfer(position, access, lanes, values), address, given)
+            self._move(_Transfer(position, access, lanes, values), address, address_bits)
 
     def _copy(self, position: int, copy: AsyncCopy, guard: str | None) -> None:
-        """Copy from global to shared memory; lanes that read no bytes write zeros."""
+        """Emit a copy from global to shared memory; lanes that read no bytes write zeros."""
         code = self._code
         t, count = {4: ("b32", 1), 8: ("b64", 1), 16: ("b32", 4)}[copy.size]
         load = MemoryAccess("load", "global", copy.source, (SINK,) * count, t)
@@ -582,19 +582,19 @@ class WarpCode:
         target, target_bits = self._address(position, store)
         if source_bits != _ADDRESS_BITS:
             source = code.op(f"zext {_V} {source} to {_W}")
-        wanted = None if copy.read is None else self._read(position, copy.read, "u32")
+        read_size = None if copy.read is None else self._read(position, copy.read, "u32")
         with self._where(guard) as lanes:
             if target_bits == _ADDRESS_BITS:
                 target = self._narrowed(target, lanes, splat(0, 64))
             fetched = lanes
-            if wanted is not None:
-                some = code.op(f"icmp ne {_V} {wanted}, zeroinitializer")
-                short = code.op(f"icmp ult {_V} {wanted}, {splat(copy.size, 32)}")
-                self._refuse_if(lanes, code.op(f"and {BITS_VECTOR} {some}, {short}"))
-                fetched = code.op(f"and i32 {code.bits(some)}, {lanes}")
-            read, after = code.fresh("read"), code.fresh("copied")
-            code.do(f"br i1 {code.op(f'icmp eq i32 {fetched}, 0')}, label %{after}, label %{read}")
-            code.label(read)
+            if read_size is not None:
+                nonzero = code.op(f"icmp ne {_V} {read_size}, zeroinitializer")
+                short = code.op(f"icmp ult {_V} {read_size}, {splat(copy.size, 32)}")
+                self._refuse_if(lanes, code.op(f"and {BITS_VECTOR} {nonzero}, {short}"))
+                fetched = code.op(f"and i32 {code.bits(nonzero)}, {lanes}")
+            fetch, after = code.fresh("read"), code.fresh("copied")
+            code.do(f"br i1 {code.op(f'icmp eq i32 {fetched}, 0')}, label %{after}, label %{fetch}")
+            code.label(fetch)
             self._call(_Transfer(position, load, fetched, (), counted=False), "global", source)
             code.do(f"br label %{after}")
             code.label(after)
@@ -617,7 +617,7 @@ class WarpCode:
                 code.label(counted)
 
     def _note_copy(self) -> str:
-        """Note that the warp's next group holds a copy; return its number."""
+        """Record a copy in the warp's next group; return the group's number."""
         code = self._code
         committed = code.field("%state", layout.COMMITTED, "i32")
         group = code.op(f"add i32 {committed}, 1")
@@ -625,7 +625,7 @@ class WarpCode:
         return group
 
     def _group(self, decoded: CopyGroups, guard: str | None) -> None:
-        """Commit a group of copies, or wait for groups: all threads of the warp at once, or it is suspicious."""
+        """Emit a commit or wait of copy groups; it is suspicious unless the whole warp executes it."""
         if self._watched is None:
             return
         code = self._code
@@ -633,25 +633,25 @@ class WarpCode:
         number = code.op("zext i32 %warp to i64")
         exists = code.field("%context", layout.CONTEXT["exists"], "ptr", 8)
         everyone = code.op(f"load i32, ptr {code.op(f'getelementptr i32, ptr {exists}, i64 {number}')}")
-        whole = code.fresh("whole")
-        code.do(f"br i1 {code.op(f'icmp eq i32 {lanes}, {everyone}')}, label %{whole}, label %suspect")
-        code.label(whole)
+        full_warp = code.fresh("whole")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {lanes}, {everyone}')}, label %{full_warp}, label %suspect")
+        code.label(full_warp)
         committed = code.field("%state", layout.COMMITTED, "i32")
         if decoded.commits:
             committed = code.op(f"add i32 {committed}, 1")
             code.set_field("%state", layout.COMMITTED, "i32", committed)
         if decoded.left is not None:
-            done = code.op(f"sub i32 {committed}, {decoded.left}")
+            finished = code.op(f"sub i32 {committed}, {decoded.left}")
             completed = code.field("%state", layout.COMPLETED, "i32")
-            most = code.op(f"call i32 @llvm.smax.i32(i32 {done}, i32 {completed})")
-            code.set_field("%state", layout.COMPLETED, "i32", most)
+            latest = code.op(f"call i32 @llvm.smax.i32(i32 {finished}, i32 {completed})")
+            code.set_field("%state", layout.COMPLETED, "i32", latest)
 
     def _load_parameter(self, position: int, access: MemoryAccess, guard: str | None) -> None:
         code, t = self._code, access.t
         _, offset, _ = self._decoder.place(position, access.address)
         width = bits_of(t) // 8
-        whole = width * len(access.registers)
-        if offset < 0 or offset + whole > self._program.param_bytes or offset % whole:
+        total_bytes = width * len(access.registers)
+        if offset < 0 or offset + total_bytes > self._program.param_bytes or offset % total_bytes:
             raise NotCompiled("a load beyond the parameters")
         for i, name in enumerate(access.registers):
             value = code.field("%params", offset + i * width, f"i{8 * width}", width)
@@ -659,7 +659,7 @@ class WarpCode:
             self._set(name, t, code.bitcast(words(8 * width), spread, vector(t)), guard)
 
     def _address(self, position: int, access: MemoryAccess) -> tuple[str, int]:
-        """Return an access's (32,) addresses and their bits."""
+        """Return an access's (32,) addresses and their bit width."""
         code = self._code
         base, offset, _ = self._decoder.place(position, access.address)
         if base is None:
@@ -671,7 +671,7 @@ class WarpCode:
         return (code.op(f"add {words(bits)} {value}, {splat(offset, bits)}") if offset else value), bits
 
     def _refuse_if(self, lanes: str, condition: str) -> None:
-        """Leave for the interpreter where a condition holds for an active lane."""
+        """Emit an exit to the interpreter if a condition holds for an active lane."""
         code = self._code
         hit = code.op(f"and i32 {code.bits(condition)}, {lanes}")
         good = code.fresh("good")
@@ -679,7 +679,7 @@ class WarpCode:
         code.label(good)
 
     def _move(self, transfer: _Transfer, address: str, bits: int) -> None:
-        """Move the bytes of an access to or from addresses of some bits."""
+        """Emit an access at addresses of the given width."""
         code, access, lanes = self._code, transfer.access, transfer.lanes
         if access.space == "shared":
             if bits == _ADDRESS_BITS:
@@ -692,8 +692,8 @@ class WarpCode:
             self._move_local(transfer, address)
         elif access.space == "generic":
             segment = code.op(f"lshr {_W} {address}, {splat(36, 64)}")
-            here = code.bits(code.op(f"icmp eq {_W} {segment}, {splat(SHARED_SEGMENT, 64)}"))
-            shared = code.op(f"and i32 {here}, {lanes}")
+            in_shared = code.bits(code.op(f"icmp eq {_W} {segment}, {splat(SHARED_SEGMENT, 64)}"))
+            shared = code.op(f"and i32 {in_shared}, {lanes}")
             yes, no, after = code.fresh("shared"), code.fresh("global"), code.fresh("moved")
             code.do(f"br i1 {code.op(f'icmp eq i32 {shared}, 0')}, label %{no}, label %{yes}")
             code.label(yes)
@@ -708,14 +708,14 @@ class WarpCode:
             self._call(transfer, "global", address)
 
     def _narrowed(self, address: str, lanes: str, window: str) -> str:
-        """Return offsets in shared memory as i32; leave where one does not fit."""
+        """Return shared-memory offsets as i32; exit to the interpreter if one does not fit."""
         code = self._code
         offset = code.op(f"sub {_W} {address}, {window}")
         self._refuse_if(lanes, code.op(f"icmp ugt {_W} {offset}, {splat((1 << 31) - 1, 64)}"))
         return code.op(f"trunc {_W} {offset} to {_V}")
 
     def _call(self, transfer: _Transfer, space: str, address: str) -> None:
-        """Call the function that moves the bytes, `space` being `shared` or `global`."""
+        """Emit the call of an access function for `shared` or `global` memory."""
         code, access = self._code, transfer.access
         total = bits_of(access.t) * len(access.registers)
         bits, count = accesses.unit_of(bits_of(access.t), len(access.registers))
@@ -728,73 +728,73 @@ class WarpCode:
         site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
         key = f"{space}.{access.kind}" if transfer.counted else ""
         self.sites.append(CountedSite(transfer.position, key, total // 8))
-        where = "ptr %table, i64 %segments"
+        memory = "ptr %table, i64 %segments"
         if space == "shared":
-            where = f"ptr %shared, {self._extent(transfer.position)}"
+            memory = f"ptr %shared, {self._extent(transfer.position)}"
         name = accesses.name_of(access.kind, space, bits, count, update)
         type_ = _V if space == "shared" else _W
         if access.kind == "load":
-            rest = "ptr %out"
+            payload = "ptr %out"
         else:
-            rest = ", ".join(f"{words(bits)} {value}" for value in self._packed(transfer, bits, count))
+            payload = ", ".join(f"{words(bits)} {value}" for value in self._packed(transfer, bits, count))
         watched = "" if self._watched is None else f"ptr %context, ptr %state, i32 %warp, i32 {transfer.group}, "
         if self._count and access.kind == "atomic":
             watched += f"ptr {self._chunks() if space == 'global' else 'null'}, "
         status = code.op(
-            f"call i32 {name}({where}, ptr {site}, {type_} {address}, i32 {transfer.lanes}, {watched}{rest})"
+            f"call i32 {name}({memory}, ptr {site}, {type_} {address}, i32 {transfer.lanes}, {watched}{payload})"
         )
         good = code.fresh("good")
         code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{good}, label %fault")
         code.label(good)
 
     def _chunks(self) -> str:
-        """Return where the chunks that an atomic in global memory touches are noted; its site is the last one."""
+        """Return the address of the chunk flags of a global-memory atomic, whose site is the last one."""
         code = self._code
         number = sum(site.key == GLOBAL_ATOMIC for site in self.sites[:-1])
-        each = code.field("%context", layout.CONTEXT["chunk_bytes"], "i64", 8)
+        stride = code.field("%context", layout.CONTEXT["chunk_bytes"], "i64", 8)
         start = code.field("%context", layout.CONTEXT["chunks"], "ptr", 8)
-        return code.op(f"getelementptr i8, ptr {start}, i64 {code.op(f'mul i64 {each}, {number}')}")
+        return code.op(f"getelementptr i8, ptr {start}, i64 {code.op(f'mul i64 {stride}, {number}')}")
 
     def _extent(self, position: int) -> str:
-        """Return the first byte of shared memory that an access may touch, and the end of what it may touch."""
+        """Return the byte range of shared memory that an access may touch."""
         place = None if self._watched is None else self._watched.extents.get(position)
         if place is None:
             return "i64 0, i64 %shared_bytes"
         return f"i64 {place.offset}, i64 {place.offset + place.size}"
 
     def _packed(self, transfer: _Transfer, bits: int, count: int) -> list[str]:
-        """Return a store's registers as the `count` elements of some bits that are moved."""
+        """Return a store's registers packed into `count` elements of the given width."""
         values = transfer.values
-        code, own, each = self._code, bits_of(transfer.access.t), len(values) // count
-        if each == 1:
+        code, own, per_unit = self._code, bits_of(transfer.access.t), len(values) // count
+        if per_unit == 1:
             return list(values)
         packed = []
-        for first in range(0, len(values), each):
+        for first in range(0, len(values), per_unit):
             total = code.op(f"zext {words(own)} {values[first]} to {words(bits)}")
-            for i in range(1, each):
+            for i in range(1, per_unit):
                 wide = code.op(f"zext {words(own)} {values[first + i]} to {words(bits)}")
-                moved = code.op(f"shl {words(bits)} {wide}, {splat(own * i, bits)}")
-                total = code.op(f"or {words(bits)} {total}, {moved}")
+                shifted = code.op(f"shl {words(bits)} {wide}, {splat(own * i, bits)}")
+                total = code.op(f"or {words(bits)} {total}, {shifted}")
             packed.append(total)
         return packed
 
     def _loaded(self, access: MemoryAccess, own: int, count: int) -> list[str]:
-        """Return the integers of a load's registers, from the buffer of the access."""
+        """Return the integers of a load's registers, from the access's output buffer."""
         code = self._code
         bits, units = accesses.unit_of(own, count)
         if access.space == "local":
             bits, units = own, count
-        each = count // units
-        found = []
+        per_unit = count // units
+        results = []
         for unit in range(units):
-            whole = code.field("%out", unit * LANES * bits // 8, words(bits), min(64, LANES * bits // 8))
-            for i in range(each):
-                part = code.op(f"lshr {words(bits)} {whole}, {splat(own * i, bits)}") if i else whole
-                found.append(part if each == 1 else code.op(f"trunc {words(bits)} {part} to {words(own)}"))
-        return found
+            loaded = code.field("%out", unit * LANES * bits // 8, words(bits), min(64, LANES * bits // 8))
+            for i in range(per_unit):
+                shifted = code.op(f"lshr {words(bits)} {loaded}, {splat(own * i, bits)}") if i else loaded
+                results.append(shifted if per_unit == 1 else code.op(f"trunc {words(bits)} {shifted} to {words(own)}"))
+        return results
 
     def _move_local(self, transfer: _Transfer, address: str) -> None:
-        """Move bytes of local memory, of which each thread has a row."""
+        """Emit an access to local memory, which has one row per thread."""
         access, lanes, values = transfer.access, transfer.lanes, transfer.values
         code, own = self._code, bits_of(access.t)
         width, size = own // 8 * len(access.registers), self._program.local_bytes
@@ -821,10 +821,10 @@ class WarpCode:
                     self._look_local(at, own, lanes)
             else:
                 if self._watched is not None:
-                    there = code.op(f"getelementptr i8, ptr %local_written, {_W} {at}")
+                    written_at = code.op(f"getelementptr i8, ptr %local_written, {_W} {at}")
                     code.do(
                         f"call void @llvm.masked.scatter.{name}({words(own)} splat (i{own} -1), "
-                        f"{pointers} align {own // 8} {there}, {BITS_VECTOR} {mask})"
+                        f"{pointers} align {own // 8} {written_at}, {BITS_VECTOR} {mask})"
                     )
                 code.do(
                     f"call void @llvm.masked.scatter.{name}({words(own)} {values[i]}, "
@@ -832,15 +832,15 @@ class WarpCode:
                 )
 
     def _look_local(self, at: str, own: int, lanes: str) -> None:
-        """Suspect loads of elements of some bits of local memory of which a byte was not written."""
+        """Emit a check for local-memory loads of unwritten bytes."""
         code = self._code
         mask = code.mask(lanes)
-        there = code.op(f"getelementptr i8, ptr %local_written, {_W} {at}")
-        known = code.op(
+        written_at = code.op(f"getelementptr i8, ptr %local_written, {_W} {at}")
+        written_bits = code.op(
             f"call {words(own)} @llvm.masked.gather.v{LANES}i{own}.v{LANES}p0({accesses.words_of_pointers()} "
-            f"align {own // 8} {there}, {BITS_VECTOR} {mask}, {words(own)} splat (i{own} -1))"
+            f"align {own // 8} {written_at}, {BITS_VECTOR} {mask}, {words(own)} splat (i{own} -1))"
         )
-        unknown = code.bits(code.op(f"icmp ne {words(own)} {known}, splat (i{own} -1)"))
+        unknown = code.bits(code.op(f"icmp ne {words(own)} {written_bits}, splat (i{own} -1)"))
         good = code.fresh("good")
         code.do(f"br i1 {code.op(f'icmp eq i32 {unknown}, 0')}, label %{good}, label %suspect")
         code.label(good)
@@ -862,31 +862,31 @@ class WarpCode:
     def _shuffle(self, position: int, decoded: WarpOperation) -> None:
         code = self._code
         value, lane, clamp = (self._read(position, text, "u32") for text in decoded.ins)
-        both = splat(31, 32)
+        lane_mask = splat(31, 32)
 
-        def op(how: str, a: str, b: str) -> str:
-            return code.op(f"{how} {_V} {a}, {b}")
+        def op(opcode: str, a: str, b: str) -> str:
+            return code.op(f"{opcode} {_V} {a}, {b}")
 
-        shift, most = op("and", lane, both), op("and", clamp, both)
-        segment = op("and", op("lshr", clamp, splat(8, 32)), both)
+        shift, bound = op("and", lane, lane_mask), op("and", clamp, lane_mask)
+        segment = op("and", op("lshr", clamp, splat(8, 32)), lane_mask)
         outside = op("xor", segment, splat(-1, 32))
-        last = op("or", op("and", IOTA, segment), op("and", most, outside))
+        last = op("or", op("and", IOTA, segment), op("and", bound, outside))
         if decoded.kind == "up":
-            other = op("sub", IOTA, shift)
-            hit = op("icmp sge", other, last)
+            source_lane = op("sub", IOTA, shift)
+            hit = op("icmp sge", source_lane, last)
         else:
             if decoded.kind == "idx":
-                other = op("or", op("and", IOTA, segment), op("and", shift, outside))
+                source_lane = op("or", op("and", IOTA, segment), op("and", shift, outside))
             else:
-                other = op("add" if decoded.kind == "down" else "xor", IOTA, shift)
-            hit = op("icmp sle", other, last)
-        source = code.select(hit, _V, other, IOTA)
-        inside = op("and", source, both)
+                source_lane = op("add" if decoded.kind == "down" else "xor", IOTA, shift)
+            hit = op("icmp sle", source_lane, last)
+        source = code.select(hit, _V, source_lane, IOTA)
+        inside = op("and", source, lane_mask)
         present = op("lshr", code.spread("i32", self._lanes), inside)
         absent = op("icmp eq", op("and", present, splat(1, 32)), "zeroinitializer")
         self._refuse_if(self._lanes, absent)
         members = self._read(position, decoded.members, "u32")
-        if code.constants.get(members) != _EVERY_LANE:  # a lane, or what it reads, outside its mask
+        if code.constants.get(members) != _EVERY_LANE:  # a lane or its source lane outside its mask
             both_in = op("and", op("lshr", members, inside), op("lshr", members, IOTA))
             self._refuse_if(self._lanes, op("icmp eq", op("and", both_in, splat(1, 32)), "zeroinitializer"))
         code.do(f"store {_V} {value}, ptr %scratch, align 64")
@@ -902,26 +902,26 @@ class WarpCode:
 
     def _vote(self, position: int, decoded: WarpOperation) -> None:
         code = self._code
-        said = code.bits(self._read(position, decoded.ins[0], "pred"))
+        ballot = code.bits(self._read(position, decoded.ins[0], "pred"))
         members = self._read(position, decoded.members, "b32")
         if code.constants.get(members) != _EVERY_LANE:  # a lane outside its own mask
             own = code.op(f"and {_V} {code.op(f'lshr {_V} {members}, {IOTA}')}, {splat(1, 32)}")
             self._refuse_if(self._lanes, code.op(f"icmp eq {_V} {own}, zeroinitializer"))
-        yes = code.op(f"and i32 {said}, {self._lanes}")
-        no = code.op(f"and i32 {code.op(f'xor i32 {said}, -1')}, {self._lanes}")
+        yes = code.op(f"and i32 {ballot}, {self._lanes}")
+        no = code.op(f"and i32 {code.op(f'xor i32 {ballot}, -1')}, {self._lanes}")
         yes_of = code.op(f"and {_V} {members}, {code.spread('i32', yes)}")
         if decoded.kind == "ballot":
             self._set(decoded.outs[0], "b32", yes_of, None)
             return
         no_of = code.op(f"and {_V} {members}, {code.spread('i32', no)}")
-        some = code.op(f"icmp ne {_V} {yes_of}, zeroinitializer")
+        any_set = code.op(f"icmp ne {_V} {yes_of}, zeroinitializer")
         none_against = code.op(f"icmp eq {_V} {no_of}, zeroinitializer")
         if decoded.kind == "any":
-            result = some
+            result = any_set
         elif decoded.kind == "all":
             result = none_against
         else:
-            result = code.op(f"or {BITS_VECTOR} {code.invert(some)}, {none_against}")
+            result = code.op(f"or {BITS_VECTOR} {code.invert(any_set)}, {none_against}")
         self._set(decoded.outs[0], "pred", result, None)
 
     # --- where lanes go ---------------------------------------------------------------------------------------
@@ -933,39 +933,39 @@ class WarpCode:
             return
         instruction = program.code[block.end][1]
         family = instruction.opcode.split(".")[0]
-        taken = self._lanes
+        active = self._lanes
         if instruction.predicate is not None:
             guard = self._guard(block.end, instruction)
-            taken = code.bits(guard or self._mask)
+            active = code.bits(guard or self._mask)
         if family == "bra":
             number, _ = program.code[block.end]
             target = program.block_at.get(program.offsets[number] + instruction.targets[0], -1)
             if instruction.predicate is None:
                 self._go(target)
             else:
-                self._branch(taken, target, block.following)
+                self._branch(active, target, block.following)
             return
         away = code.fresh("away")
         if instruction.predicate is not None:
             stay = code.fresh("stay")
-            code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, 0')}, label %{stay}, label %{away}")
+            code.do(f"br i1 {code.op(f'icmp eq i32 {active}, 0')}, label %{stay}, label %{away}")
             code.label(stay)
             self._go(block.following)
             code.label(away)
         if family in ("ret", "exit"):
-            self._end(taken)
+            self._end(active)
         elif family == "trap":
             code.do("br label %fault")
             return
         else:
-            self._wait(block, taken)
+            self._wait(block, active)
         if instruction.predicate is None:
             code.do("br label %dispatch")
             return
-        rest = code.op(f"xor i32 {self._lanes}, {taken}")
-        code.do(f"store i32 {rest}, ptr %group")
+        remaining = code.op(f"xor i32 {self._lanes}, {active}")
+        code.do(f"store i32 {remaining}, ptr %group")
         if block.following < 0:
-            self._end(rest)
+            self._end(remaining)
             code.do("br label %dispatch")
             return
         code.do(f"store i32 {program.priority[block.following]}, ptr %next")
@@ -983,28 +983,28 @@ class WarpCode:
         code.set_field("%state", layout.ALIVE, "i32", code.op(f"and i32 {alive}, {code.op(f'xor i32 {lanes}, -1')}"))
 
     def _wait(self, block: CodeBlock, lanes: str) -> None:
-        """Let lanes wait at the block's barrier, where no lane may wait at another one."""
+        """Make lanes wait at the block's barrier; no lane may wait at another one."""
         code = self._code
         waiting = code.field("%state", layout.WAITING, "i32")
         at = code.field("%state", layout.BARRIER, "i32")
         first = code.op(f"icmp eq i32 {waiting}, 0")
-        same = code.op(f"icmp eq i32 {at}, {block.end}")
+        same_barrier = code.op(f"icmp eq i32 {at}, {block.end}")
         fine = code.fresh("fine")
-        code.do(f"br i1 {code.op(f'or i1 {first}, {same}')}, label %{fine}, label %fault")
+        code.do(f"br i1 {code.op(f'or i1 {first}, {same_barrier}')}, label %{fine}, label %fault")
         code.label(fine)
         code.set_field("%state", layout.BARRIER, "i32", str(block.end))
         code.set_field("%state", layout.WAITING, "i32", code.op(f"or i32 {waiting}, {lanes}"))
         self._place(lanes, block.following)
 
     def _place(self, lanes: str, number: int) -> None:
-        """Note at which block lanes go on."""
+        """Set the next block of some lanes."""
         code = self._code
         old = code.op(f"load {_V}, ptr %state, align 128")
         new = code.select(code.mask(lanes), _V, splat(self._program.priority[number], 32), old)
         code.do(f"store {_V} {new}, ptr %state, align 128")
 
     def _go(self, number: int) -> None:
-        """Let the whole group go on at a block; a negative number is the kernel's end."""
+        """Continue the whole group at a block; a negative number is the kernel's end."""
         code, ranks = self._code, self._program.priority
         if number < 0:
             self._end(self._lanes)
@@ -1012,54 +1012,54 @@ class WarpCode:
             return
         rank = ranks[number]
         if rank <= ranks[self._block.index]:
-            left = code.op(f"sub i64 {code.op('load i64, ptr %fuel, align 8')}, 1")
-            code.do(f"store i64 {left}, ptr %fuel, align 8")
+            fuel = code.op(f"sub i64 {code.op('load i64, ptr %fuel, align 8')}, 1")
+            code.do(f"store i64 {fuel}, ptr %fuel, align 8")
             look, unspent, on = code.fresh("look"), code.fresh("unspent"), code.fresh("on")
-            since = code.op(f"and i64 {left}, {layout.ROUNDS_BETWEEN_LOOKS - 1}")
+            since = code.op(f"and i64 {fuel}, {layout.ROUNDS_BETWEEN_LOOKS - 1}")
             code.do(f"br i1 {code.op(f'icmp eq i64 {since}, 0')}, label %{look}, label %{on}")
             code.label(look)
-            code.do(f"br i1 {code.op(f'icmp sle i64 {left}, 0')}, label %spins, label %{unspent}")
+            code.do(f"br i1 {code.op(f'icmp sle i64 {fuel}, 0')}, label %spins, label %{unspent}")
             code.label(unspent)
             halted = code.op("load volatile i64, ptr %stop, align 8")
             code.do(f"br i1 {code.op(f'icmp eq i64 {halted}, 0')}, label %{on}, label %stopped")
             code.label(on)
-        others = code.op("load i32, ptr %others")
+        lowest = code.op("load i32, ptr %others")
         wait = code.fresh("queue")
-        code.do(f"br i1 {code.op(f'icmp ult i32 {rank}, {others}')}, label %b{number}, label %{wait}")
+        code.do(f"br i1 {code.op(f'icmp ult i32 {rank}, {lowest}')}, label %b{number}, label %{wait}")
         code.label(wait)
         code.do(f"store i32 {rank}, ptr %next")
         code.do("br label %requeue")
 
     def _branch(self, taken: str, target: int, following: int) -> None:
-        """Let some lanes of the group go to one block and the others to another."""
+        """Send some lanes of the group to one block and the others to another."""
         code, ranks = self._code, self._program.priority
         if target == following:
             self._go(target)
             return
-        some, none, all_, part = (code.fresh(stem) for stem in ("some", "none", "all", "part"))
-        code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, 0')}, label %{none}, label %{some}")
+        any_taken, none, all_, mixed = (code.fresh(stem) for stem in ("some", "none", "all", "part"))
+        code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, 0')}, label %{none}, label %{any_taken}")
         code.label(none)
         self._go(following)
-        code.label(some)
-        code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, {self._lanes}')}, label %{all_}, label %{part}")
+        code.label(any_taken)
+        code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, {self._lanes}')}, label %{all_}, label %{mixed}")
         code.label(all_)
         self._go(target)
-        code.label(part)
-        rest = code.op(f"xor i32 {self._lanes}, {taken}")
-        ends = [(lanes, number) for lanes, number in ((taken, target), (rest, following)) if number < 0]
+        code.label(mixed)
+        not_taken = code.op(f"xor i32 {self._lanes}, {taken}")
+        ends = [(lanes, number) for lanes, number in ((taken, target), (not_taken, following)) if number < 0]
         if ends:
             self._end(ends[0][0])
-            goes, number = (rest, following) if target < 0 else (taken, target)
-            code.do(f"store i32 {goes}, ptr %group")
-            self._lanes = goes
+            continuing, number = (not_taken, following) if target < 0 else (taken, target)
+            code.do(f"store i32 {continuing}, ptr %group")
+            self._lanes = continuing
             self._go(number)
             return
-        first, second = (taken, target), (rest, following)
+        first, second = (taken, target), (not_taken, following)
         if ranks[target] > ranks[following]:
             first, second = second, first
         self._place(*second)
-        others = code.op("load i32, ptr %others")
-        code.do(f"store i32 {code.op(f'call i32 @llvm.umin.i32(i32 {others}, i32 {ranks[second[1]]})')}, ptr %others")
+        lowest = code.op("load i32, ptr %others")
+        code.do(f"store i32 {code.op(f'call i32 @llvm.umin.i32(i32 {lowest}, i32 {ranks[second[1]]})')}, ptr %others")
         code.do(f"store i32 {first[0]}, ptr %group")
         self._go(first[1])
 
@@ -1069,5 +1069,5 @@ def _aligned(t: str) -> str:
 
 
 def local_stride(program: Program) -> int:
-    """Return the bytes from one thread's local memory to the next one's."""
+    """Return the local-memory stride between threads, in bytes."""
     return -(-max(program.local_bytes, 1) // 16) * 16

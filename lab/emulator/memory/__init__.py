@@ -1,1 +1,1 @@
-"""The machine's memories: loads, stores, and what is known of every byte."""
+"""The machine's memories: loads, stores, and the shadow state of every byte."""

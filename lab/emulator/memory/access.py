@@ -1,4 +1,4 @@
-"""Loads and stores: checked, watched, counted and carried out."""
+"""Loads and stores: checked, counted and executed."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class MemoryUnit:
 
     Attributes:
         space: Every region with a segment.
-        shared: Shared memory, a row for each block.
-        frame: Parameters of device functions, a row for each thread.
+        shared: Shared memory, one row per block.
+        frame: Parameters of device functions, one row per thread.
         watch: Checks for races and initialisation.
         progress: Where changes of memory are counted.
-        groups: (threads,) cp.async groups that each thread has committed.
+        groups: (threads,) number of cp.async groups committed by each thread.
         bulk_groups: Bulk copies out of shared memory.
     """
 
@@ -62,20 +62,20 @@ class MemoryUnit:
         extents: Mapping[int, Place],
         trace: AccessTrace | None = None,
     ) -> None:
-        """Allocate the batch's memories and put their windows in place.
+        """Allocate the batch's memories and map their windows.
 
         Args:
             program: Sizes of local memory and frames.
             batch: The threads.
             space: Buffers, module variables and parameters.
-            findings: Where faults are noted.
+            findings: The collector of faults.
             shared_bytes: Shared memory of a block.
             counters: Tallies of traffic, or None.
-            notes: Where it is noted what was not checked, or is worth a look.
-            clocks: What orders the launch's threads; None: nothing is watched for races and uninitialised reads.
+            notes: Receives notes on unchecked or noteworthy accesses.
+            clocks: The order of the launch's threads; None without checks for races and uninitialised reads.
             progress: Where changes of memory are counted.
-            extents: Position of an instruction to the shared variable that its address derives from.
-            trace: What takes down accesses to global memory, or None.
+            extents: The shared variable each instruction's address derives from, by position.
+            trace: The recorder of global-memory accesses, or None.
         """
         self.progress, self._program = progress, program
         self.space, self._batch, self._counters, self._trace = space, batch, counters, trace
@@ -113,13 +113,13 @@ class MemoryUnit:
     def reach(
         self, position: int, space: str, addresses: Addresses, width: int, lanes: Lanes, *, verb: str
     ) -> Iterator[Reach]:
-        """Yield the good parts of an access; the bad ones become findings and are left out.
+        """Yield the valid parts of an access; report and skip the invalid ones.
 
         Args:
             position: Index of the instruction.
             space: As in `load`.
             addresses: (count,) byte addresses in that space.
-            width: Bytes that each thread accesses.
+            width: Bytes accessed per thread.
             lanes: The threads.
             verb: `load`, `store` or `atomic`.
         """
@@ -140,7 +140,7 @@ class MemoryUnit:
         counted: bool = True,
         first: int = 0,
     ) -> list[Bits]:
-        """Load for some threads.
+        """Load values for some threads.
 
         Args:
             position: Index of the instruction.
@@ -149,46 +149,48 @@ class MemoryUnit:
             lanes: The threads.
             width: Bytes of an element.
             vector: Elements.
-            order: How strong the access is.
+            order: The access's memory order.
             counted: Tally the traffic as a load's.
-            first: Number of the first element among those that the instruction loads in several accesses.
+            first: Index of the first element among all elements the instruction loads.
 
         Returns:
-            (count,) bits, one array for each element; zero where an access was refused.
+            (count,) bits, one array per element; zero where an access was invalid.
         """
         results: list[Bits] | None = None
-        whole = width * vector
-        for part in self.reach(position, space, addresses, whole, lanes, verb="load"):
+        total_width = width * vector
+        for reach in self.reach(position, space, addresses, total_width, lanes, verb="load"):
             if counted:
-                self.count(position, part, whole, "load")
-            self.watch.load(position, part, whole, self._order_of(position, part, order), element=width, first=first)
-            values = part.region.load(part.places, width, vector)
-            if part.part.whole:
+                self.count(position, reach, total_width, "load")
+            self.watch.load(
+                position, reach, total_width, self._order_of(position, reach, order), element=width, first=first
+            )
+            values = reach.region.load(reach.places, width, vector)
+            if reach.part.whole:
                 return values
             if results is None:
                 results = _zeros(len(addresses), width, vector)
             for result, value in zip(results, values, strict=True):
-                result[part.part.rows] = value
+                result[reach.part.rows] = value
         return _zeros(len(addresses), width, vector) if results is None else results
 
-    def _order_of(self, position: int, part: Reach, order: Order) -> Order:
-        """Return how strong a load is, given what its opcode says."""
-        if order.level == VOLATILE and not self._is_flag(position, part):
+    def _order_of(self, position: int, reach: Reach, order: Order) -> Order:
+        """Return the memory order of a load, given the one in its opcode."""
+        if order.level == VOLATILE and not self._is_flag(position, reach):
             return DATA
-        if order is PLAIN and part.region.space in ("shared", "global") and position in self._program.guess_reads:
-            self.watch.note(position, "a plain read guesses what an atomicCAS checks; a volatile one would be no race")
+        if order is PLAIN and reach.region.space in ("shared", "global") and position in self._program.guess_reads:
+            self.watch.note(position, "a plain read of what an atomicCAS checks; a volatile one would be no race")
             return RELAXED
         return order
 
-    def _is_flag(self, position: int, part: Reach) -> bool:
-        """Return whether a volatile read is of flags.
+    def _is_flag(self, position: int, reach: Reach) -> bool:
+        """Return whether a volatile read reads a flag.
 
-        One that is not polled is where the lanes of a warp look at one place in global memory: what a block tells its
-        threads through shared memory takes a barrier.
+        A flag that is not polled counts only if all lanes of a warp read one global address: communication through
+        shared memory needs a barrier.
         """
         use = self._program.flag_reads.get(position)
         if use == "looked at":
-            return part.region.space == "global" and len(np.unique(part.places)) <= part.lanes.warps
+            return reach.region.space == "global" and len(np.unique(reach.places)) <= reach.lanes.warps
         return use == "polled"
 
     # --- stores -----------------------------------------------------------------------------------------------
@@ -205,50 +207,50 @@ class MemoryUnit:
         group: NDArray[np.int32] | None = None,
         first: int = 0,
     ) -> None:
-        """Store for some threads.
+        """Store values for some threads.
 
         Args:
             position: Index of the instruction.
             space: As in `load`.
             addresses: (count,) byte addresses in that space.
-            values: (count,) or (1,) bits, one array for each element; their width is the element's.
+            values: (count,) or (1,) bits, one array per element; their width is the element's.
             lanes: The threads.
-            order: How strong the access is.
-            group: For cp.async, (count,) each thread's running number of the group; its traffic is not counted here.
-            first: Number of the first element among those that the instruction stores in several accesses.
+            order: The access's memory order.
+            group: For cp.async, (count,) each thread's current group number; its traffic is not counted here.
+            first: Index of the first element among all elements the instruction stores.
         """
         width = values[0].itemsize
-        whole = width * len(values)
-        for part in self.reach(position, space, addresses, whole, lanes, verb="store"):
-            mine = [part.part.select(np.broadcast_to(value, addresses.shape)) for value in values]
+        total_width = width * len(values)
+        for reach in self.reach(position, space, addresses, total_width, lanes, verb="store"):
+            mine = [reach.part.select(np.broadcast_to(value, addresses.shape)) for value in values]
             if group is None:
-                self.count(position, part, whole, "store")
-            groups = None if group is None else part.part.select(group)
-            self.watch.store(position, part, mine, order, group=groups, first=first)
+                self.count(position, reach, total_width, "store")
+            groups = None if group is None else reach.part.select(group)
+            self.watch.store(position, reach, mine, order, group=groups, first=first)
             if self.progress.exact:
-                held = part.region.load(part.places, width, len(mine))
-                changed = any((old.view(new.dtype) != new).any() for old, new in zip(held, mine, strict=True))
+                old_values = reach.region.load(reach.places, width, len(mine))
+                changed = any((old.view(new.dtype) != new).any() for old, new in zip(old_values, mine, strict=True))
                 self.progress.changes += int(changed)
             else:
                 self.progress.changes += 1
-            part.region.store(part.places, width, mine)
+            reach.region.store(reach.places, width, mine)
 
     # --- traffic ----------------------------------------------------------------------------------------------
 
-    def count(self, position: int, part: Reach, width: int, verb: str) -> None:
+    def count(self, position: int, reach: Reach, width: int, verb: str) -> None:
         """Tally the traffic of an access to shared or global memory; `verb` is `load`, `store` or `atomic`."""
-        if self._counters is not None and part.region.space in ("shared", "global"):
-            self._counters.memory(position, f"{part.region.space}.{verb}", part.offsets, width, part.lanes)
-        if part.region.space == "global":
-            self._note(verb, part.region, part.offsets, width, part.lanes)
+        if self._counters is not None and reach.region.space in ("shared", "global"):
+            self._counters.memory(position, f"{reach.region.space}.{verb}", reach.offsets, width, reach.lanes)
+        if reach.region.space == "global":
+            self._note(verb, reach.region, reach.offsets, width, reach.lanes)
 
     def count_copy(self, position: int, copy: Copy, lanes: Lanes) -> None:
-        """Tally a cp.async, whose arrays have one element for each of the threads."""
+        """Tally a cp.async, whose arrays have one element per thread."""
         if self._trace is not None and copy.fetched.any():
-            sources, there = copy.sources[copy.fetched], lanes.split(copy.fetched)[0]
+            sources, fetching = copy.sources[copy.fetched], lanes.split(copy.fetched)[0]
             region = self.space.at(int(sources[0]))
             if region is not None:
-                self._note("load", region, sources & WITHIN_SEGMENT, copy.width, there)
+                self._note("load", region, sources & WITHIN_SEGMENT, copy.width, fetching)
         if self._counters is None or not len(copy.targets):
             return
         parts = copy.targets, copy.sources & WITHIN_SEGMENT

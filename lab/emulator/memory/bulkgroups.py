@@ -1,7 +1,7 @@
-"""Bulk copies out of shared memory: which of them threads have not waited for.
+"""Bulk copies out of shared memory that threads have not waited for.
 
-The bytes are copied at once. What is remembered is that the source may not be overwritten before a wait for reads, and
-that what is written has not arrived before a wait for the whole copy.
+The bytes are copied at once. The state tracks that the source must not be overwritten before a wait for reads, and that
+the destination is not visible before a wait for the whole copy.
 
 PTX ISA, cp.async.bulk.commit_group, cp.async.bulk.wait_group.
 """
@@ -22,14 +22,14 @@ from lab.emulator.memory.watch import AccessWatch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Outgoing:
-    """One copy that a thread has not waited for.
+    """An outgoing copy whose thread has not waited for it.
 
     Attributes:
-        thread: The batch's index of the thread.
-        group: The group that the copy is part of.
+        thread: The thread's index within the batch.
+        group: The copy's group.
         position: Index of the instruction.
-        cells: Cells of shared memory that it reads.
-        who: (cells,) thread that reads each of them.
+        cells: The cells of shared memory it reads.
+        who: (cells,) the reading thread of each.
     """
 
     thread: int
@@ -41,12 +41,12 @@ class _Outgoing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Writing:
-    """What one copy writes, until its thread has waited for more than its reads.
+    """The writes of an outgoing copy, until its thread has waited for the whole copy.
 
     Attributes:
-        thread: The batch's index of the thread.
-        group: The group that the copy is part of.
-        arrive: Notes that it has been written.
+        thread: The thread's index within the batch.
+        group: The copy's group.
+        arrive: Records that the data has been written.
     """
 
     thread: int
@@ -58,12 +58,12 @@ class BulkGroups:
     """The bulk groups of a batch's threads."""
 
     def __init__(self, threads: int, watch: AccessWatch, findings: BatchFindings) -> None:
-        """Begin without copies.
+        """Start without copies.
 
         Args:
             threads: Threads of the batch.
-            watch: What is known about shared memory.
-            findings: Where faults are noted.
+            watch: The shadow state of shared memory.
+            findings: The collector of faults.
         """
         self._groups: NDArray[np.int64] = np.zeros(threads, np.int64)
         self._watch, self._findings = watch, findings
@@ -71,57 +71,57 @@ class BulkGroups:
         self._writing: list[_Writing] = []
 
     def read(self, position: int, thread: int, places: Addresses, width: int, base: int) -> None:
-        """Check what a copy reads from shared memory, and remember it until the thread has waited.
+        """Check the shared-memory reads of a copy, and track them until the thread has waited.
 
         Args:
             position: Index of the instruction.
-            thread: The batch's index of the thread.
+            thread: The thread's index within the batch.
             places: (count,) byte offsets into the batch's shared memory.
             width: Bytes at each of them.
-            base: Where the block's shared memory begins in the batch's.
+            base: Offset of the block's shared memory in the batch's.
         """
         shadow = self._watch.shadow
         if shadow is None or not len(places):
             return
-        read = shadow.begin_async_read(places[None], width, np.array([thread]), position, what="bulk copy")
-        self._watch.report_shared(position, read.who, read.cells * shadow.cells.granule - base, read.found)
-        self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, read.cells, read.who))
+        access = shadow.begin_async_read(places[None], width, np.array([thread]), position, description="bulk copy")
+        self._watch.report_shared(position, access.who, access.cells * shadow.cells.granule - base, access.found)
+        self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, access.cells, access.who))
 
     def write(self, thread: int, arrive: Callable[[], None]) -> None:
-        """Remember what a copy of a thread writes; `arrive` is called when the thread has waited for it."""
+        """Track a thread's outgoing write; `arrive` is called once the thread has waited for it."""
         self._writing.append(_Writing(thread, int(self._groups[thread]) + 1, arrive))
 
     def commit(self, lanes: Lanes) -> None:
-        """Make a group of the copies that threads have asked for."""
+        """Commit the copies of threads as a group."""
         self._groups[lanes.rows] += 1
 
     def wait(self, lanes: Lanes, still: int, *, reads: bool) -> None:
-        """Wait until all but the latest `still` groups of threads are complete, or have read their sources."""
+        """Wait until all but the latest `still` groups have completed, or have read their sources."""
         shadow = self._watch.shadow
         if shadow is None or not (self._outgoing or self._writing):
             return
-        here = lanes.present()
+        present = lanes.present()
 
-        def waited(one: _Outgoing | _Writing) -> bool:
-            return bool(here[one.thread]) and one.group <= int(self._groups[one.thread]) - still
+        def waited(copy: _Outgoing | _Writing) -> bool:
+            return bool(present[copy.thread]) and copy.group <= int(self._groups[copy.thread]) - still
 
-        for read in filter(waited, self._outgoing):
-            shadow.end_async_read(read.cells, read.who, read.position)
-        self._outgoing = [one for one in self._outgoing if not waited(one)]
+        for outgoing in filter(waited, self._outgoing):
+            shadow.end_async_read(outgoing.cells, outgoing.who, outgoing.position)
+        self._outgoing = [copy for copy in self._outgoing if not waited(copy)]
         if reads:
             return
-        for written in filter(waited, self._writing):
-            written.arrive()
-        self._writing = [one for one in self._writing if not waited(one)]
+        for writing in filter(waited, self._writing):
+            writing.arrive()
+        self._writing = [copy for copy in self._writing if not waited(copy)]
 
     def leave(self, lanes: Lanes) -> None:
-        """Note the copies that threads have asked for and leave without waiting for."""
+        """Report copies that threads issued and did not wait for before exiting."""
         if not self._outgoing:
             return
-        here = lanes.present()
-        for one in self._outgoing:
-            if here[one.thread]:
-                detail = "this thread ends before it has waited for this copy out of shared memory"
+        present = lanes.present()
+        for copy in self._outgoing:
+            if present[copy.thread]:
+                detail = "this thread exits without waiting for this copy out of shared memory"
                 remedy = "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read"
-                self._findings.add("async-not-waited", one.position, detail, np.array([one.thread]), remedy=remedy)
-        self._outgoing = [one for one in self._outgoing if not here[one.thread]]
+                self._findings.add("async-not-waited", copy.position, detail, np.array([copy.thread]), remedy=remedy)
+        self._outgoing = [copy for copy in self._outgoing if not present[copy.thread]]

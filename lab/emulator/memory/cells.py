@@ -1,10 +1,9 @@
-"""The latest accesses to a memory, one cell for each granule of its bytes.
+"""The latest accesses to a memory, one cell per granule of its bytes.
 
-A granule is the smallest width in which the kernel touches the memory, so that neighbours are never mistaken for one
-another. Each slot holds the stamp of an access (see `lab.emulator.memory.clocks`) and its instruction. Readers, and
-atomic updates, do not order one another, so two of each are remembered: the latest, and the one that is the furthest
-from it, of another block rather than of another warp, of another warp rather than of another lane. Slots take memory
-when they are first used.
+A granule is the kernel's smallest access width, so that neighbouring elements have separate cells. Each slot holds the
+stamp of an access (see `lab.emulator.memory.clocks`) and its instruction. Reads, and atomic updates, do not order one
+another, so two of each are kept: the latest, and the most distant one (another block rather than another warp, another
+warp rather than another lane). Slots are allocated on first use.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from lab.emulator.memory.clocks import Stamps
 from lab.emulator.memory.observed import Chains
 
 Numbers = NDArray[np.int32]
-"""Instructions, or threads plus one."""
+"""Instructions, or thread numbers plus one."""
 
 _SPARSE = 64
-"""Cells that an extent may have for each one that is touched; below it, marking them is far faster than np.unique."""
+"""The cells per touched cell up to which marking is faster than np.unique."""
 
 WRITTEN = 1
-"""The stamp of memory that holds a value of which nobody has to know who wrote it."""
+"""The stamp of memory with a defined value whose writer does not matter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccessSlot:
-    """One remembered access of each cell.
+    """One recorded access per cell.
 
     Attributes:
         stamps: (cells,) its stamp; 0 for none.
@@ -44,11 +43,11 @@ class AccessSlot:
 
 @dataclass(frozen=True, slots=True)
 class PendingRead:
-    """A bulk copy that reads memory until a phase of an mbarrier is complete.
+    """A bulk copy that reads memory until an mbarrier phase completes.
 
     Attributes:
-        phases: The mbarrier's key for `BatchClocks.have_seen`, and the phase; of a multicast, those of each block.
-        thread: The thread that asked for it, numbered through the launch.
+        phases: The mbarrier's key for `BatchClocks.have_seen`, and the phase; for a multicast, those of each block.
+        thread: The issuing thread, numbered launch-wide.
         position: Index of its instruction.
     """
 
@@ -58,7 +57,7 @@ class PendingRead:
 
 
 Pair = tuple[AccessSlot, AccessSlot]
-"""The latest access, and one far from it."""
+"""The latest access, and a distant one."""
 
 
 class Cells:
@@ -66,21 +65,21 @@ class Cells:
 
     Attributes:
         granule: Bytes of a cell.
-        per_row: Cells of a row, which is a block's shared memory, or all of a buffer.
+        per_row: Cells per row: a block's shared memory, or a whole buffer.
         total: Cells of all rows.
         write: The latest plain write.
-        readers: Plain reads, once there was one.
-        atomics: Strong writes and updates, once there was one.
-        watchers: Strong reads, once there was one.
-        read_only: The first and the latest loads that take the memory for read-only, once there was one.
-        bulk: (cells,) what a bulk copy wrote last, and no thread since, once there was one.
-        arriving: (cells,) bulk copies that may still write a cell, once there was one.
-        wide: All strong accesses so far have the device's scope.
-        chains: Where the values of cells come from, and who observed them.
+        readers: Plain reads, or None before the first one.
+        atomics: Strong writes and updates, or None.
+        watchers: Strong reads, or None.
+        read_only: The first and the latest loads that assume read-only memory, or None.
+        bulk: (cells,) whether a bulk copy was the last writer, or None.
+        arriving: (cells,) number of bulk copies that may still write a cell, or None.
+        wide: All strong accesses so far have device scope.
+        chains: Origins and observers of the cells' values.
     """
 
     def __init__(self, row_bytes: int, rows: int, granule: int) -> None:
-        """Begin without accesses: `rows` rows of `row_bytes` bytes."""
+        """Start without accesses: `rows` rows of `row_bytes` bytes."""
         self.granule, self.per_row = granule, -(-row_bytes // granule)
         self.total = self.per_row * rows
         self.write = self._slot()
@@ -117,35 +116,35 @@ class Cells:
         return self.watchers
 
     def note_read_only(self, cells: Indices, stamps: Stamps, position: int) -> None:
-        """Remember loads of (count,) cells, with (count,) stamps, that take the memory for read-only."""
+        """Record loads of (count,) cells, with (count,) stamps, that assume read-only memory."""
         if self.read_only is None:
             self.read_only = self._slot(), self._slot()
         first, latest = self.read_only
-        new = np.flatnonzero(first.stamps[cells] == 0)[::-1]  # of several threads at one place, the first one stays
+        new = np.flatnonzero(first.stamps[cells] == 0)[::-1]  # of several threads at one cell, keep the first
         first.stamps[cells[new]], first.at[cells[new]] = stamps[new], position
         latest.stamps[cells], latest.at[cells] = stamps, position
 
     def still_arriving(self) -> NDArray[np.int16]:
-        """Return how many bulk copies may still write each cell."""
+        """Return the number of bulk copies that may still write each cell."""
         if self.arriving is None:
             self.arriving = np.zeros(self.total, np.int16)
         return self.arriving
 
     def by_bulk(self) -> Mask:
-        """Return which cells a bulk copy wrote last."""
+        """Return which cells were last written by a bulk copy."""
         if self.bulk is None:
             self.bulk = np.zeros(self.total, np.bool_)
         return self.bulk
 
     def note_read(self, cells: Indices, copy: PendingRead) -> None:
-        """Remember that a bulk copy may read some cells until a phase of its mbarrier is complete."""
+        """Record that a bulk copy may read some cells until its mbarrier phase completes."""
         if self._copied_by is None:
             self._copied_by = np.zeros(self.total, np.int32)
         self._copies.append(copy)
         self._copied_by[cells] = len(self._copies)
 
     def read_for_another(self, phase: tuple[int, int]) -> None:
-        """Remember that the latest of these copies goes to another block, too, whose mbarrier tells as well."""
+        """Record that the latest of these copies also goes to another block, with its own mbarrier phase."""
         if self._copies:
             self._copies[-1] = replace(self._copies[-1], phases=(*self._copies[-1].phases, phase))
 
@@ -153,10 +152,14 @@ class Cells:
         """Return the bulk copies that have read cells of a row."""
         if self._copied_by is None:
             return []
-        return [self._copies[one - 1] for one in np.unique(self._copied_by[self.row(number)]).tolist() if one]
+        return [
+            self._copies[copy_number - 1]
+            for copy_number in np.unique(self._copied_by[self.row(number)]).tolist()
+            if copy_number
+        ]
 
     def pending_reads(self, cells: Indices) -> Iterator[tuple[PendingRead, Indices]]:
-        """Yield the latest bulk copies that read some of (count,) cells, with the positions of these."""
+        """Yield the latest bulk copies that read some of (count,) cells, with the positions of these cells."""
         if self._copied_by is None:
             return
         numbers = self._copied_by[cells]
@@ -164,15 +167,15 @@ class Cells:
             yield self._copies[number - 1], np.flatnonzero(numbers == number)
 
     def span(self, offset: int, size: int) -> Indices:
-        """Return the cells of the bytes from an offset on."""
+        """Return the cells of `size` bytes at an offset."""
         return np.arange(offset // self.granule, (offset + size) // self.granule)
 
     def under(self, offsets: Addresses, size: int) -> Indices:
-        """Return the cells under spans of `size` bytes at (count,) byte offsets, each once, in ascending order."""
+        """Return the cells of `size`-byte spans at (count,) byte offsets, distinct and ascending."""
         return self.under_each(offsets[None], size)[1]
 
     def under_each(self, offsets: Addresses, size: int) -> tuple[Indices, Indices]:
-        """Return the cells under spans of several accesses, each once for every access.
+        """Return the distinct cells of each access's spans.
 
         Args:
             offsets: (accesses, count) byte offsets.
@@ -186,15 +189,15 @@ class Cells:
         first, extent = cells.min(initial=self.total), int(np.ptp(cells)) + 1 if cells.size else 0
         which = np.arange(len(offsets))[:, None]
         if extent > _SPARSE * cells.shape[1]:
-            found = np.unique(which * self.total + cells)
-            return found // self.total, found % self.total
+            keys = np.unique(which * self.total + cells)
+            return keys // self.total, keys % self.total
         touched = np.zeros((len(offsets), extent), np.bool_)
         touched[which, cells - first] = True
         of, at = np.nonzero(touched)
         return of, at + first
 
     def row(self, number: int) -> slice:
-        """Return where the cells of a row are."""
+        """Return the slice of a row's cells."""
         return slice(number * self.per_row, (number + 1) * self.per_row)
 
     def covered(self, offsets: Addresses, width: int) -> Indices:

@@ -1,12 +1,12 @@
-"""Which accesses happen before which threads: barriers, warps that meet, fences, releases and acquires.
+"""Happens-before of threads: barriers, warp syncs, fences, releases and acquires.
 
-One counter of the launch, `now`, goes on at each event that can order accesses, and an access is stamped with it. What
-a thread knows is then a time for each other thread: everything that this one did before that time is ordered. Most of
-it needs no table: a barrier of the block gives one time for all threads of the block, a warp that meets one for the
-warp. The rest (named barriers, mbarriers, locks, flags, whole grids that meet) is `KnownTimes`, which threads share.
+A launch-wide counter, `now`, advances at each event that can order accesses, and accesses are stamped with it. A
+thread's knowledge is then one time per other thread: everything that thread did before this time is ordered. Most of it
+needs no table: a block barrier gives one time for all threads of the block, a warp sync one for the warp. The rest
+(named barriers, mbarriers, locks, flags, grid sync) is in `KnownTimes`, which threads share.
 
 A stamp is one integer: the time from bit 35 on, then 3 bits for the access's level, then the thread of the launch plus
-1. So one comparison with a time, shifted alike, tells whether an access came before it.
+1. So one comparison with a shifted time tells whether an access came before it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lab.emulator.memory.mapfences import MapFences
 from lab.emulator.memory.order import BY_WARP, CTA, Order
 
 Stamps = NDArray[np.int64]
-"""Stamps of accesses, or times shifted to compare with them."""
+"""Stamps of accesses, or times shifted for comparison with them."""
 
 SHIFT, LEVEL_SHIFT = 35, 32
 THREAD = np.int64((1 << LEVEL_SHIFT) - 1)
 FIRST = np.int64(1 << SHIFT)
-"""The least stamp of an access: what is below stands for none."""
+"""The smallest stamp of an access: lower values mean no access."""
 
 _LEVELS = 7
 _MEMO = 4096
@@ -45,12 +45,12 @@ def level_of(stamps: Stamps) -> NDArray[np.int64]:
 
 
 class KnownTimes:
-    """For threads of some blocks, the time before which their accesses are known. Immutable.
+    """For threads of some blocks, the time up to which their accesses are known. Immutable.
 
     Attributes:
-        blocks: Block of the launch to (threads of a block,) shifted times.
-        warps: Block of the launch to (warps of a block,) shifted times, before which what whole warps read together is
-            known, and nothing else of their lanes.
+        blocks: (threads of a block,) shifted times, by block of the launch.
+        warps: (warps of a block,) shifted times, by block of the launch: only reads by whole warps before them are
+            known.
     """
 
     __slots__ = ("blocks", "warps")
@@ -63,25 +63,25 @@ class KnownTimes:
         """Return which of (count,) stamps are known, for blocks of `padded` threads."""
         threads = (stamps & THREAD) - 1
         blocks = threads // padded
-        known = np.zeros(len(stamps), np.bool_)
+        covered = np.zeros(len(stamps), np.bool_)
         for block in np.unique(blocks).tolist():
             times, by_warp = self.blocks.get(block), self.warps.get(block)
             if times is None and by_warp is None:
                 continue
             at = np.flatnonzero(blocks == block)
             local = threads[at] - block * padded
-            whole = level_of(stamps[at]) == BY_WARP
+            by_whole_warp = level_of(stamps[at]) == BY_WARP
             if times is not None:
-                known[at] = stamps[at] < times[local]
-                if whole.any():
+                covered[at] = stamps[at] < times[local]
+                if by_whole_warp.any():
                     of_warps = times.reshape(-1, WARP_SIZE).max(axis=1)
-                    known[at] |= whole & (stamps[at] < of_warps[warp_of(local)])
+                    covered[at] |= by_whole_warp & (stamps[at] < of_warps[warp_of(local)])
             if by_warp is not None:
-                known[at] |= whole & (stamps[at] < by_warp[warp_of(local)])
-        return known
+                covered[at] |= by_whole_warp & (stamps[at] < by_warp[warp_of(local)])
+        return covered
 
     def within(self, block: int) -> KnownTimes | None:
-        """Return what is known of one block; None where that is nothing."""
+        """Return the known times of one block; None where there are none."""
         times, warps = self.blocks.get(block), self.warps.get(block)
         if times is None and warps is None:
             return None
@@ -90,23 +90,23 @@ class KnownTimes:
 
 @dataclass(slots=True, eq=False)
 class _Released:
-    """What an acquire of one place learns.
+    """The knowledge gained by an acquire of one location.
 
     Attributes:
-        wide: From releases that reach the whole device.
-        own: Block to what its own threads learn, from releases of any scope in it.
+        wide: From releases of device scope.
+        own: From releases of any scope within a block, by block.
     """
 
     wide: KnownTimes | None = None
     own: dict[int, KnownTimes | None] = field(default_factory=dict)
 
 
-def _later(one: Mapping[int, Stamps], two: Mapping[int, Stamps]) -> Mapping[int, Stamps]:
-    """Return the later of the times of two tables, element by element."""
-    if not (one and two):
-        return one or two
-    later = dict(one)
-    for block, times in two.items():
+def _later(first: Mapping[int, Stamps], second: Mapping[int, Stamps]) -> Mapping[int, Stamps]:
+    """Return the element-wise maximum of two tables of times."""
+    if not (first and second):
+        return first or second
+    later = dict(first)
+    for block, times in second.items():
         mine = later.get(block)
         if mine is None:
             later[block] = times
@@ -121,11 +121,11 @@ Place = tuple[object, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterPhase:
-    """What a phase of a cluster's barrier tells those that wait for it.
+    """The knowledge that a phase of a cluster barrier gives to its waiters.
 
     Attributes:
-        known: What happened before the arrivals.
-        arrived: When each thread arrived: they know fenced initialisations of mbarriers before that.
+        known: The events before the arrivals.
+        arrived: Each thread's arrival time: earlier fenced mbarrier initialisations are known.
     """
 
     known: KnownTimes | None
@@ -133,26 +133,26 @@ class ClusterPhase:
 
 
 class LaunchClocks:
-    """What orders the threads of different blocks of a launch.
+    """The order of threads across the blocks of a launch.
 
     Attributes:
         now: The time.
-        padded: Threads of a block, filled up to whole warps.
-        cluster: Blocks of a cluster.
+        padded: Threads per block, padded to whole warps.
+        cluster: Blocks per cluster.
         know: (threads of the launch,) `KnownTimes` or None; None as a whole until some thread learns something.
-        map_fences: Who acquired which tensor maps in global memory.
-        changed: A memory and a byte in it to the thread and the instruction of the latest strong write by few threads.
+        map_fences: Acquired tensor maps in global memory, by thread.
+        changed: Thread and instruction of the latest strong write by few threads, by memory and byte.
         loose: Locks that threads have taken without a fence.
     """
 
     def __init__(self, blocks: int, padded: int, cluster: int = 1, *, narrow: bool = False) -> None:
-        """Begin with nothing ordered.
+        """Start with nothing ordered.
 
         Args:
             blocks: Blocks of the launch.
-            padded: Threads of a block, filled up to whole warps.
-            cluster: Blocks of a cluster.
-            narrow: The program has fences or atomics whose scope is the block.
+            padded: Threads per block, padded to whole warps.
+            cluster: Blocks per cluster.
+            narrow: The program has fences or atomics of block scope.
         """
         self.now, self.padded, self.cluster, self.narrow = 1, padded, cluster, narrow
         self._threads = blocks * padded
@@ -164,7 +164,7 @@ class LaunchClocks:
         self.fence_limit: Stamps | None = None
         self.released: dict[object, dict[int, _Released]] = {}
         self.phases: dict[Place, dict[int, KnownTimes | None]] = {}
-        self._keys: dict[Place, int] = {}  # of mbarriers whose phases are asked after, among those of blocks
+        self._keys: dict[Place, int] = {}  # keys of mbarriers with tracked phases
         self._key = 0
         self.map_fences = MapFences()
         self.changed: dict[tuple[object, int], tuple[int, int]] = {}
@@ -172,72 +172,72 @@ class LaunchClocks:
         self._memo: dict[tuple[int, int], tuple[KnownTimes, KnownTimes, KnownTimes]] = {}
 
     def tick(self) -> np.int64:
-        """Let time go on; return the new time, shifted."""
+        """Advance the clock and return the new time, shifted."""
         self.now += 1
         return np.int64(self.now << SHIFT)
 
     def proxy_fences(self) -> Stamps:
-        """Return the shifted time of each thread's latest fence of the proxies of global memory."""
+        """Return the shifted time of each thread's latest proxy fence of global memory."""
         if self._proxy_fences is None:
             self._proxy_fences = np.zeros(self._threads, np.int64)
         return self._proxy_fences
 
     def fences(self) -> tuple[Stamps, Stamps]:
-        """Return the shifted times of each thread's latest fence: of the device's scope, and of any."""
+        """Return the shifted times of each thread's latest fence: of device scope, and of any scope."""
         if self.fence_wide is None or self.fence_any is None:
             self.fence_wide, self.fence_any, self.fence_limit = (np.zeros(self._threads, np.int64) for _ in range(3))
         return self.fence_wide, self.fence_any
 
     def learn(self, threads: Indices | slice | int, knowledge: KnownTimes | None) -> None:
-        """Set what some threads of the launch know."""
+        """Set the knowledge of some threads of the launch."""
         if self.know is None:
             self.know = np.full(self._threads, None, object)
         self.know[threads] = knowledge
 
     def key_of(self, place: Place) -> int:
-        """Return the key under which threads know how many phases of an mbarrier are complete; no block has it."""
+        """Return the key for completed phases of an mbarrier in threads' knowledge, distinct from all blocks."""
         if place not in self._keys:
             self._key -= 1
             self._keys[place] = self._key
         return self._keys[place]
 
     def forget(self, place: Place) -> None:
-        """Forget the phases of an mbarrier that is initialised."""
+        """Drop the phases of an mbarrier that is initialised."""
         self.phases.pop(place, None)
         self._keys.pop(place, None)
 
     def known_by(self, thread: int) -> KnownTimes | None:
-        """Return what a thread of the launch knows beyond its block's barriers."""
+        """Return a thread's knowledge beyond its block's barriers."""
         if self.know is None:
             return None
-        found: KnownTimes | None = self.know[thread]
-        return found
+        knowledge: KnownTimes | None = self.know[thread]
+        return knowledge
 
-    def join(self, one: KnownTimes | None, two: KnownTimes | None) -> KnownTimes | None:
-        """Return what follows from both."""
-        if one is None or one is two:
-            return two
-        if two is None:
-            return one
-        key = (id(one), id(two))
-        found = self._memo.get(key)
-        if found is not None:
-            return found[2]
-        joined = KnownTimes(_later(one.blocks, two.blocks), _later(one.warps, two.warps))
+    def join(self, first: KnownTimes | None, second: KnownTimes | None) -> KnownTimes | None:
+        """Return the union of two threads' knowledge."""
+        if first is None or first is second:
+            return second
+        if second is None:
+            return first
+        key = (id(first), id(second))
+        cached = self._memo.get(key)
+        if cached is not None:
+            return cached[2]
+        joined = KnownTimes(_later(first.blocks, second.blocks), _later(first.warps, second.warps))
         if len(self._memo) >= _MEMO:
             self._memo.clear()
-        self._memo[key] = (one, two, joined)  # both stay alive with their ids
+        self._memo[key] = (first, second, joined)  # keeps both alive, so their ids stay valid
         return joined
 
 
 class BatchClocks:
-    """What orders the threads of one batch of blocks.
+    """The order of threads within one batch of blocks.
 
     Attributes:
-        launch: What orders different blocks.
+        launch: The order across blocks.
         limit: (threads,) shifted time of the latest barrier of each thread's block.
         ids: (threads,) threads of the launch, plus 1.
-        apart: Threads of different blocks can reach the same shared memory.
+        apart: Threads of different blocks can access the same shared memory.
     """
 
     def __init__(self, launch: LaunchClocks, batch: Batch) -> None:
@@ -247,98 +247,98 @@ class BatchClocks:
         self.limit: Stamps = np.full(batch.threads, launch.now << SHIFT, np.int64)
         self.apart = batch.cluster > 1
         self._cluster_limit: Stamps | None = None
-        self._begun: Mask | None = None  # threads that have met their cluster
-        self._arrived: NDArray[Any] | None = None  # what they know of when threads arrived at the cluster's barrier
+        self._begun: Mask | None = None  # threads that have synced with their cluster
+        self._arrived: NDArray[Any] | None = None  # known arrival times at the cluster barrier
         self._warp_limit: Stamps | None = None
         self._lane_limit: Stamps | None = None  # (threads, 32)
 
     # --- stamps ---------------------------------------------------------------------------------------------------
 
-    def stamps(self, who: Indices | slice, order: Order) -> Stamps:
+    def stamps(self, threads: Indices | slice, order: Order) -> Stamps:
         """Return the stamps of accesses that some threads make now."""
-        stamps: Stamps = self.ids[who] + np.int64((self.launch.now << SHIFT) | (order.level << LEVEL_SHIFT))
+        stamps: Stamps = self.ids[threads] + np.int64((self.launch.now << SHIFT) | (order.level << LEVEL_SHIFT))
         return stamps
 
-    def unordered(self, stamps: Stamps, who: Indices) -> Indices:
-        """Return the positions of (count,) accesses of others that do not happen before what (count,) threads do."""
+    def unordered(self, stamps: Stamps, threads: Indices) -> Indices:
+        """Return the positions of (count,) accesses that do not happen before those of (count,) threads."""
         batch = self._batch
-        other = (stamps & THREAD) - (1 + self.base)
-        at = np.flatnonzero((stamps >= FIRST) & (other != who))
+        accessors = (stamps & THREAD) - (1 + self.base)
+        at = np.flatnonzero((stamps >= FIRST) & (accessors != threads))
         if not len(at):
             return at
-        stamps, other, who = stamps[at], other[at], who[at]
-        inside = (other >= 0) & (other < batch.threads)
-        near = np.where(inside, other, 0)
-        blocks, mine = batch.block_of[near], batch.block_of[who]
+        stamps, accessors, threads = stamps[at], accessors[at], threads[at]
+        inside = (accessors >= 0) & (accessors < batch.threads)
+        near = np.where(inside, accessors, 0)
+        blocks, mine = batch.block_of[near], batch.block_of[threads]
         same_block = inside & (blocks == mine)
-        done = same_block & (stamps < self.limit[who])
+        ordered = same_block & (stamps < self.limit[threads])
         if self._cluster_limit is not None:
             same_cluster = inside & (blocks // batch.cluster == mine // batch.cluster)
-            done |= same_cluster & (stamps < self._cluster_limit[who])
-        same_warp = same_block & (warp_of(near) == warp_of(who))
-        done |= same_warp & (level_of(stamps) == BY_WARP)
+            ordered |= same_cluster & (stamps < self._cluster_limit[threads])
+        same_warp = same_block & (warp_of(near) == warp_of(threads))
+        ordered |= same_warp & (level_of(stamps) == BY_WARP)
         if self._warp_limit is not None:
-            done |= same_warp & (stamps < self._warp_limit[who])
+            ordered |= same_warp & (stamps < self._warp_limit[threads])
         if self._lane_limit is not None:
-            done |= same_warp & (stamps < self._lane_limit[who, near % WARP_SIZE])
+            ordered |= same_warp & (stamps < self._lane_limit[threads, near % WARP_SIZE])
         if self.launch.know is not None:
-            rest = np.flatnonzero(~done)
-            known = self._known(self.launch.know, stamps[rest], who[rest], base=self.base)
+            undecided = np.flatnonzero(~ordered)
+            covered = self._known(self.launch.know, stamps[undecided], threads[undecided], base=self.base)
             if self.launch.loose:
-                known = self._known_strictly(known, stamps[rest], who[rest])
-            done[rest] = known
-        late: Indices = at[~done]
+                covered = self._known_strictly(covered, stamps[undecided], threads[undecided])
+            ordered[undecided] = covered
+        late: Indices = at[~ordered]
         return late
 
-    def has_begun(self, who: Indices, rows: Indices) -> Mask:
+    def has_begun(self, threads: Indices, rows: Indices) -> Mask:
         """Return whether (count,) threads know that (count,) blocks of the batch have begun."""
-        begun: Mask = np.zeros(len(who), np.bool_) if self._begun is None else self._begun[who]
+        started: Mask = np.zeros(len(threads), np.bool_) if self._begun is None else self._begun[threads]
         know = self.launch.know
         if know is not None:
             blocks = rows + self.base // self.launch.padded
-            for i in np.flatnonzero(~begun).tolist():
-                held = know[who[i] + self.base]
-                begun[i] = held is not None and int(blocks[i]) in held.blocks
-        return begun
+            for i in np.flatnonzero(~started).tolist():
+                knowledge = know[threads[i] + self.base]
+                started[i] = knowledge is not None and int(blocks[i]) in knowledge.blocks
+        return started
 
-    def _known(self, know: NDArray[Any], stamps: Stamps, who: Indices, *, base: int) -> Mask:
-        known: Mask = np.zeros(len(stamps), np.bool_)
-        threads, place = np.unique(who, return_inverse=True)  # far fewer than accesses
+    def _known(self, know: NDArray[Any], stamps: Stamps, observers: Indices, *, base: int) -> Mask:
+        covered: Mask = np.zeros(len(stamps), np.bool_)
+        threads, place = np.unique(observers, return_inverse=True)  # far fewer than accesses
         groups: dict[int, int] = {}
-        held = know[threads + base].tolist()
-        group = np.array([groups.setdefault(id(one), len(groups)) for one in held], np.int64)[place]
+        knowledge = know[threads + base].tolist()
+        group = np.array([groups.setdefault(id(times), len(groups)) for times in knowledge], np.int64)[place]
         order = group.argsort(kind="stable")
         for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-            if len(at) and (one := held[place[at[0]]]) is not None:
-                known[at] = one.covers(stamps[at], self.launch.padded)
-        return known
+            if len(at) and (times := knowledge[place[at[0]]]) is not None:
+                covered[at] = times.covers(stamps[at], self.launch.padded)
+        return covered
 
-    def _known_strictly(self, known: Mask, stamps: Stamps, who: Indices) -> Mask:
-        """Return which of (count,) known accesses stay known, and note the locks without a fence that others rely on.
+    def _known_strictly(self, covered: Mask, stamps: Stamps, threads: Indices) -> Mask:
+        """Return which of (count,) known accesses stay known, recording fence-less locks that others rely on.
 
-        Where a fence of the block's scope follows such a lock, what another block did is not known.
+        If a block-scope fence follows such a lock, other blocks' accesses are not known.
         """
         loose, padded = self.launch.loose, self.launch.padded
-        for thread in np.unique(who).tolist():
+        for thread in np.unique(threads).tolist():
             if thread + self.base not in loose:
                 continue
             lock = loose.held_by(thread + self.base)
-            at = np.flatnonzero(known & (who == thread))
+            at = np.flatnonzero(covered & (threads == thread))
             if lock.strict is not None:
                 at = at[~lock.strict.covers(stamps[at], padded)]
             if not len(at):
                 continue
             if lock.narrow:
-                known[at] = False
+                covered[at] = False
             else:
                 loose.used[lock.position] = None
-        return known
+        return covered
 
-    def closeness(self, one: Indices, two: Indices) -> NDArray[np.int64]:
-        """Return how close (count,) threads of the launch are to others: `SAME_WARP` to `APART`, each one more."""
+    def closeness(self, threads: Indices, other_threads: Indices) -> NDArray[np.int64]:
+        """Return the distance between pairs of (count,) threads of the launch: `SAME_WARP` to `APART`."""
         padded, cluster = self.launch.padded, self.launch.cluster
-        first, second = one // padded, two // padded
-        near: NDArray[np.int64] = (warp_of(one) != warp_of(two)).astype(np.int64)
+        first, second = threads // padded, other_threads // padded
+        near: NDArray[np.int64] = (warp_of(threads) != warp_of(other_threads)).astype(np.int64)
         apart = first != second
         near += apart
         near += apart if cluster == 1 else first // cluster != second // cluster
@@ -347,7 +347,7 @@ class BatchClocks:
     # --- barriers -------------------------------------------------------------------------------------------------
 
     def order_blocks(self, threads: Indices | Mask | slice, blocks: Indices) -> None:
-        """Order all that threads of whole blocks did: (blocks,) rows of the batch, and their threads."""
+        """Order everything the threads of whole blocks did: (blocks,) rows of the batch, and their threads."""
         self.limit[threads] = self.launch.tick()
         if self.launch.know is not None:
             for block in blocks.tolist():
@@ -355,20 +355,20 @@ class BatchClocks:
                 self._share(np.arange(first, first + self.launch.padded))
 
     def _share(self, ids: Indices) -> None:
-        """Let some threads of the launch know what each of them knows."""
+        """Share knowledge among some threads of the launch."""
         know = self.launch.know
         if know is None:
             return
         if self.launch.loose:
             self.launch.loose.share(ids.tolist(), know[ids].tolist())
         joined: KnownTimes | None = None
-        for one in {id(one): one for one in know[ids].tolist()}.values():
-            joined = self.launch.join(joined, one)
+        for knowledge in {id(knowledge): knowledge for knowledge in know[ids].tolist()}.values():
+            joined = self.launch.join(joined, knowledge)
         if joined is not None:
             know[ids] = joined
 
     def order_clusters(self, blocks: Indices) -> None:
-        """Order all that the threads of whole clusters did, (count,) rows of their blocks."""
+        """Order everything the threads of whole clusters did, (count,) rows of their blocks."""
         if self._cluster_limit is None:
             self._cluster_limit = np.zeros(self._batch.threads, np.int64)
         time = self.launch.tick()
@@ -380,83 +380,83 @@ class BatchClocks:
             for cluster in np.unique(blocks // self._batch.cluster).tolist():
                 self._share(np.flatnonzero(clusters == cluster) + self.base)
 
-    def _meet(self, who: Indices | Mask) -> None:
-        """Note that some threads know that all blocks of their clusters have begun."""
+    def _meet(self, threads: Indices | Mask) -> None:
+        """Record that some threads know that all blocks of their clusters have begun."""
         if self._begun is None:
             self._begun = np.zeros(self._batch.threads, np.bool_)
-        self._begun[who] = True
+        self._begun[threads] = True
 
-    def arrivals(self, blocks: Indices, who: Indices, times: Stamps, relaxed: Mask) -> ClusterPhase:
-        """Return what arrivals at the barrier of a cluster tell those that wait for it.
+    def arrivals(self, blocks: Indices, threads: Indices, times: Stamps, relaxed: Mask) -> ClusterPhase:
+        """Return the knowledge that arrivals at a cluster barrier give to its waiters.
 
         Args:
             blocks: Rows of the cluster's blocks.
-            who: (count,) the threads.
+            threads: (count,) the threads.
             times: (count,) the shifted time of each one's arrival.
-            relaxed: (count,) whether it orders no more than the thread fenced before.
+            relaxed: (count,) whether it only orders accesses the thread fenced before.
         """
         learnt: KnownTimes | None = None
         padded = self.launch.padded
         arrived = np.zeros(self._batch.threads, np.int64)
-        arrived[who] = times
+        arrived[threads] = times
         by_block = {block + self.base // padded: arrived.reshape(-1, padded)[block] for block in blocks.tolist()}
         for block in blocks.tolist():
-            mine = self._batch.block_of[who] == block
+            mine = self._batch.block_of[threads] == block
             firm = mine & ~relaxed
             if firm.any():
-                learnt = self.launch.join(learnt, self._knowledge(who[firm], times[firm]))
+                learnt = self.launch.join(learnt, self._knowledge(threads[firm], times[firm]))
             fences = self.launch.fence_wide
             if fences is None:
                 continue
-            for thread in who[mine & relaxed & (fences[who + self.base] >= FIRST)].tolist():
+            for thread in threads[mine & relaxed & (fences[threads + self.base] >= FIRST)].tolist():
                 learnt = self.launch.join(learnt, self._fenced(np.array([thread]), fences))
         return ClusterPhase(learnt, KnownTimes(by_block))
 
-    def see_arrivals(self, who: Indices, phase: ClusterPhase) -> None:
-        """Let (count,) threads of a cluster know what a phase of its barrier tells."""
-        self._meet(who)
+    def see_arrivals(self, threads: Indices, phase: ClusterPhase) -> None:
+        """Give (count,) threads of a cluster the knowledge of a phase of its barrier."""
+        self._meet(threads)
         if self._arrived is None:
             self._arrived = np.full(self._batch.threads, None, object)
-        self._arrived[who] = phase.arrived
+        self._arrived[threads] = phase.arrived
         if phase.known is not None:
-            self._teach(who, phase.known)
+            self._teach(threads, phase.known)
 
-    def know_initialised(self, stamps: Stamps, who: Indices) -> Mask:
-        """Return whether (count,) threads know initialisations of mbarriers that a fence of their own kind ordered."""
+    def know_initialised(self, stamps: Stamps, threads: Indices) -> Mask:
+        """Return whether (count,) threads know mbarrier initialisations ordered by `fence.mbarrier_init`."""
         if self._arrived is None:
-            return np.zeros(len(who), np.bool_)
-        return self._known(self._arrived, stamps, who, base=0)
+            return np.zeros(len(threads), np.bool_)
+        return self._known(self._arrived, stamps, threads, base=0)
 
     def arrival(self) -> np.int64:
-        """Return the shifted time of an arrival: what its threads do from now on is not part of it."""
+        """Return the shifted time of an arrival, which does not cover its threads' later accesses."""
         return self.launch.tick()
 
     def knows_arrivals(self, members: Indices, warps: Indices, times: Stamps) -> bool:
         """Return whether a lane of a warp knows that (count,) warps arrived at a barrier.
 
         Args:
-            members: The lanes of the warp, by their numbers in the batch.
+            members: The lanes of the warp, as thread indices within the batch.
             warps: (count,) the warps.
             times: (count,) the shifted time of each one's arrival.
         """
-        others = np.flatnonzero(warps != warp_of(members[:1]))
-        before = times[others] - np.int64((1 << SHIFT) - (BY_WARP << LEVEL_SHIFT))
-        stamps = before + self.ids[warps[others] * WARP_SIZE]
-        return any(not len(self.unordered(stamps, np.full(len(others), lane))) for lane in members.tolist())
+        other_warps = np.flatnonzero(warps != warp_of(members[:1]))
+        before = times[other_warps] - np.int64((1 << SHIFT) - (BY_WARP << LEVEL_SHIFT))
+        stamps = before + self.ids[warps[other_warps] * WARP_SIZE]
+        return any(not len(self.unordered(stamps, np.full(len(other_warps), lane))) for lane in members.tolist())
 
     def order_some(self, waiters: Indices, arrived: Indices, times: Stamps) -> None:
-        """Order a barrier of some of a block's threads.
+        """Order a barrier among some of a block's threads.
 
         Args:
             waiters: (count,) the threads that waited.
-            arrived: (others,) the threads that arrived, those that waited included.
+            arrived: (others,) the threads that arrived, including those that waited.
             times: (others,) the shifted time of each one's arrival.
         """
         learnt: KnownTimes | None = self._knowledge(arrived, times)
         self._teach(waiters, learnt)
 
     def order_warps_reads(self, waiters: Indices, warps: Indices, time: np.int64) -> None:
-        """Let threads know what whole warps of their block read together before a time, and of nothing else of these.
+        """Give threads the knowledge of reads by whole warps of their block before a time, and of nothing else.
 
         Args:
             waiters: (count,) the threads.
@@ -469,43 +469,43 @@ class BatchClocks:
         times[warps - row * of_block] = time
         self._teach(waiters, KnownTimes({}, {row + self.base // self.launch.padded: times}))
 
-    def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
-        """Order the lanes of warps that met.
+    def order_warps(self, threads: Indices, masks: NDArray[np.uint32]) -> None:
+        """Order the lanes of synced warps.
 
         Args:
-            who: (count,) the threads.
-            masks: (count,) the lanes of its warp that each one names.
+            threads: (count,) the threads.
+            masks: (count,) each one's member mask.
         """
         time, batch = self.launch.tick(), self._batch
-        here = np.zeros(batch.threads, np.bool_)
-        here[who] = True
-        missing = (batch.exists & ~here).reshape(-1, WARP_SIZE).any(axis=1)
-        named = np.zeros(batch.threads, np.uint32)
-        named[who] = masks
-        by_warp = named.reshape(-1, WARP_SIZE)
+        present = np.zeros(batch.threads, np.bool_)
+        present[threads] = True
+        missing = (batch.exists & ~present).reshape(-1, WARP_SIZE).any(axis=1)
+        lane_masks = np.zeros(batch.threads, np.uint32)
+        lane_masks[threads] = masks
+        by_warp = lane_masks.reshape(-1, WARP_SIZE)
         agreed = (by_warp == by_warp[:, :1]).all(axis=1)
         full = ~missing & agreed & ((~by_warp[:, 0] & _existing(batch)) == 0)
         if full.any():
             if self._warp_limit is None:
                 self._warp_limit = np.zeros(batch.threads, np.int64)
-            self._warp_limit[np.repeat(full, WARP_SIZE) & here] = time
-        part = who[~full[warp_of(who)]]
-        if len(part):
-            self._order_lanes(part, named, time)
+            self._warp_limit[np.repeat(full, WARP_SIZE) & present] = time
+        incomplete = threads[~full[warp_of(threads)]]
+        if len(incomplete):
+            self._order_lanes(incomplete, lane_masks, time)
         if self.launch.know is not None:
-            self._share_warps(self.launch.know, who, named)
+            self._share_warps(self.launch.know, threads, lane_masks)
 
-    def _order_lanes(self, who: Indices, named: NDArray[np.uint32], time: np.int64) -> None:
-        """Order lanes of warps of which not all lanes met under one mask."""
+    def _order_lanes(self, threads: Indices, lane_masks: NDArray[np.uint32], time: np.int64) -> None:
+        """Order lanes of warps that did not all sync under one mask."""
         if self._lane_limit is None:
             self._lane_limit = np.zeros((self._batch.threads, WARP_SIZE), np.int64)
         by_lane = self._lane_limit.reshape(-1, WARP_SIZE, WARP_SIZE)
         warp_limit = self._warp_limit
-        for mask in np.unique(named[who]).tolist():
+        for mask in np.unique(lane_masks[threads]).tolist():
             lanes = np.flatnonzero((mask >> np.arange(WARP_SIZE)) & 1)
-            if not mask:  # who names nobody waits for nobody
+            if not mask:  # an empty mask waits for nobody
                 continue
-            mine = who[named[who] == mask]
+            mine = threads[lane_masks[threads] == mask]
             warps = np.unique(warp_of(mine))
             rows = by_lane[np.ix_(warps, lanes)].max(axis=1)  # (warps, 32)
             rows[:, lanes] = time
@@ -514,105 +514,105 @@ class BatchClocks:
             members = np.intersect1d((warps[:, None] * WARP_SIZE + lanes).reshape(-1), mine)
             self._lane_limit[members] = rows[np.searchsorted(warps, warp_of(members))]
 
-    def _share_warps(self, know: NDArray[Any], who: Indices, named: NDArray[np.uint32]) -> None:
-        some = who[[one is not None for one in know[who + self.base].tolist()]]
-        for warp in np.unique(warp_of(some)).tolist():
-            members = who[warp_of(who) == warp]
-            for mask in np.unique(named[members]).tolist():
-                self._share(members[named[members] == mask] + self.base)
+    def _share_warps(self, know: NDArray[Any], threads: Indices, lane_masks: NDArray[np.uint32]) -> None:
+        informed = threads[[knowledge is not None for knowledge in know[threads + self.base].tolist()]]
+        for warp in np.unique(warp_of(informed)).tolist():
+            members = threads[warp_of(threads) == warp]
+            for mask in np.unique(lane_masks[members]).tolist():
+                self._share(members[lane_masks[members] == mask] + self.base)
 
     # --- what a thread knows ----------------------------------------------------------------------------------------
 
-    def _times(self, who: Indices, own: Stamps | np.int64, limit: Stamps | np.int64) -> tuple[int, Stamps]:
-        """Return what (count,) threads of one block know of its threads, together: the launch's block, and the times.
+    def _times(self, threads: Indices, own: Stamps | np.int64, limit: Stamps | np.int64) -> tuple[int, Stamps]:
+        """Return the joint knowledge of (count,) threads about their block: its number, and the times.
 
         Args:
-            who: The threads.
-            own: (count,) the time that stands for each one's own accesses, or one for all.
-            limit: What the block's barriers ordered, for all of its threads or for each one.
+            threads: The threads.
+            own: (count,) the time of each one's own accesses, or one for all.
+            limit: The time ordered by the block's barriers, for all of its threads or for each one.
         """
         padded = self.launch.padded
-        first = int(who[0]) // padded * padded
-        local = who - first
+        first = int(threads[0]) // padded * padded
+        local = threads - first
         times = np.zeros(padded, np.int64) + limit
         shape = (-1, WARP_SIZE)
         if self._warp_limit is not None:
             spread = np.zeros(padded, np.int64)
-            spread[local] = self._warp_limit[who]
+            spread[local] = self._warp_limit[threads]
             times = np.maximum(times, np.repeat(spread.reshape(shape).max(axis=1), WARP_SIZE))
         if self._lane_limit is not None:
             by_lane = np.zeros((padded, WARP_SIZE), np.int64)
-            by_lane[local] = self._lane_limit[who]
+            by_lane[local] = self._lane_limit[threads]
             times = np.maximum(times, by_lane.reshape(-1, WARP_SIZE, WARP_SIZE).max(axis=1).reshape(-1))
         times[local] = own
         return (first + self.base) // padded, times
 
     def _knowledge(
-        self, who: Indices, own: Stamps | np.int64, limit: Stamps | np.int64 | None = None
+        self, threads: Indices, own: Stamps | np.int64, limit: Stamps | np.int64 | None = None
     ) -> KnownTimes | None:
-        """Return what (count,) threads of one block know together, their own accesses included.
+        """Return the joint knowledge of (count,) threads of one block, including their own accesses.
 
         Args:
-            who: The threads.
-            own: (count,) the time that stands for each one's own accesses, or one for all.
-            limit: What the block's barriers ordered, for each of its threads; None: what they ordered until now.
+            threads: The threads.
+            own: (count,) the time of each one's own accesses, or one for all.
+            limit: The time ordered by the block's barriers, for each of its threads; None for the current one.
         """
-        block, times = self._times(who, own, self.limit[who].max() if limit is None else limit)
-        known: KnownTimes | None = KnownTimes({block: times})
+        block, times = self._times(threads, own, self.limit[threads].max() if limit is None else limit)
+        knowledge: KnownTimes | None = KnownTimes({block: times})
         know = self.launch.know
         if know is not None:
-            for one in {id(one): one for one in know[who + self.base].tolist()}.values():
-                known = self.launch.join(known, one)
-        return known
+            for shared in {id(shared): shared for shared in know[threads + self.base].tolist()}.values():
+                knowledge = self.launch.join(knowledge, shared)
+        return knowledge
 
-    def _teach(self, who: Indices, knowledge: KnownTimes | None, *, loosely: bool = False) -> None:
-        """Merge clocks into (count,) threads of the batch; loosely where only the leniency for locks says so."""
-        ids = who + self.base
+    def _teach(self, threads: Indices, knowledge: KnownTimes | None, *, loosely: bool = False) -> None:
+        """Merge knowledge into (count,) threads of the batch; loosely if only the leniency for locks justifies it."""
+        ids = threads + self.base
         if self.launch.loose and not loosely:
             for thread in ids.tolist():
                 self.launch.loose.learn(thread, knowledge)
         if self.launch.know is None:
             self.launch.learn(ids, knowledge)
             return
-        held = self.launch.know[ids].tolist()
-        alike = all(one is held[0] for one in held)
+        current = self.launch.know[ids].tolist()
+        alike = all(times is current[0] for times in current)
         if alike:
-            self.launch.learn(ids, self.launch.join(held[0], knowledge))
+            self.launch.learn(ids, self.launch.join(current[0], knowledge))
             return
-        for thread, one in zip(ids.tolist(), held, strict=True):
-            self.launch.learn(thread, self.launch.join(one, knowledge))
+        for thread, previous in zip(ids.tolist(), current, strict=True):
+            self.launch.learn(thread, self.launch.join(previous, knowledge))
 
     # --- mbarriers --------------------------------------------------------------------------------------------------
 
-    def arrive(self, place: Place, phase: int, who: Indices, *, relaxed: bool = False) -> None:
-        """Note that (count,) threads of one block arrived in a phase of an mbarrier; relaxed: with what they fenced."""
+    def arrive(self, place: Place, phase: int, threads: Indices, *, relaxed: bool = False) -> None:
+        """Record arrivals of (count,) threads of one block in an mbarrier phase; relaxed: only fenced accesses."""
         released: KnownTimes | None = None
         if not relaxed:
-            released = self._knowledge(who, self.launch.tick())
+            released = self._knowledge(threads, self.launch.tick())
         elif self.launch.fence_any is not None:
-            for thread in who.tolist():
+            for thread in threads.tolist():
                 released = self.launch.join(released, self._fenced(np.array([thread]), self.launch.fence_any))
         phases = self.launch.phases.setdefault(place, {})
         phases[phase] = self.launch.join(phases.get(phase), released)
 
-    def see(self, place: Place, phase: int, who: Indices, *, relaxed: bool = False) -> None:
-        """Let (count,) threads learn what the arrivals before a phase of an mbarrier released.
+    def see(self, place: Place, phase: int, threads: Indices, *, relaxed: bool = False) -> None:
+        """Give (count,) threads the knowledge released by arrivals before an mbarrier phase.
 
-        They learn it now; relaxed, at their next fence.
+        It takes effect now; for relaxed waits, at their next fence.
         """
         phases = self.launch.phases.get(place)
         if not phases:
             return
         learnt: KnownTimes | None = None
-        for old in [one for one in phases if one < phase]:
+        for old in [number for number in phases if number < phase]:
             learnt = self.launch.join(learnt, phases.pop(old))
         if learnt is None:
             return
         phases[phase - 1] = learnt
         if relaxed:
-            self._await_fence(who, learnt, learnt)
+            self._await_fence(threads, learnt, learnt)
         else:
-            self._teach(who, learnt)
+            self._teach(threads, learnt)
 
     def arrived_after(self, place: Place, phase: int, stamps: Stamps) -> Mask:
         """Return which (count,) events happened before some arrival in a phase of an mbarrier."""
@@ -620,38 +620,38 @@ class BatchClocks:
         return np.zeros(len(stamps), np.bool_) if released is None else released.covers(stamps, self.launch.padded)
 
     def forget(self, place: Place) -> None:
-        """Forget the phases of an mbarrier that is initialised."""
+        """Drop the phases of an mbarrier that is initialised."""
         self.launch.forget(place)
 
     def announce(self, place: Place, phase: int) -> int:
-        """Let whoever learns of a phase of an mbarrier know that it is complete; return the key for `have_seen`."""
+        """Make the completion of an mbarrier phase part of knowledge; return the key for `have_seen`."""
         key = self.launch.key_of(place)
         phases = self.launch.phases.setdefault(place, {})
         phases[phase] = self.launch.join(phases.get(phase), KnownTimes({key: np.array([phase + 1], np.int64)}))
         return key
 
-    def have_seen(self, who: Indices, key: int, phase: int) -> Mask:
+    def have_seen(self, threads: Indices, key: int, phase: int) -> Mask:
         """Return whether (count,) threads know that an announced phase is complete."""
         know = self.launch.know
         if know is None:
-            return np.zeros(len(who), np.bool_)
-        seen = []
-        for one in know[who + self.base].tolist():
-            phases = None if one is None else one.blocks.get(key)
-            seen.append(phases is not None and int(phases[0]) > phase)
-        return np.array(seen, np.bool_)
+            return np.zeros(len(threads), np.bool_)
+        results = []
+        for knowledge in know[threads + self.base].tolist():
+            phases = None if knowledge is None else knowledge.blocks.get(key)
+            results.append(phases is not None and int(phases[0]) > phase)
+        return np.array(results, np.bool_)
 
     # --- fences, releases, acquires -----------------------------------------------------------------------------------
 
-    def fence(self, who: Indices, *, wide: bool) -> None:
-        """Note a fence of (count,) threads, of the block's scope or a wider one."""
+    def fence(self, threads: Indices, *, wide: bool) -> None:
+        """Record a fence of (count,) threads, of block scope or wider."""
         launch = self.launch
         time = launch.tick()
         fence_wide, fence_any = launch.fences()
-        ids = who + self.base
+        ids = threads + self.base
         fence_any[ids] = time
         if launch.fence_limit is not None:
-            launch.fence_limit[ids] = self.limit[who]
+            launch.fence_limit[ids] = self.limit[threads]
         if wide:
             fence_wide[ids] = time
         if launch.loose:
@@ -667,14 +667,14 @@ class BatchClocks:
                 if wide:
                     del launch.pending[thread]
 
-    def fence_proxies(self, who: Indices) -> None:
-        """Note a fence of (count,) threads between the proxies of global memory."""
-        self.launch.proxy_fences()[who + self.base] = self.launch.tick()
+    def fence_proxies(self, threads: Indices) -> None:
+        """Record a global-memory proxy fence of (count,) threads."""
+        self.launch.proxy_fences()[threads + self.base] = self.launch.tick()
 
     def unfenced(self, stamps: Stamps, reader: int) -> Mask:
-        """Return which (count,) writes no fence of the proxies can have come behind, before a thread's bulk copy.
+        """Return which (count,) writes cannot have been followed by a proxy fence before a thread's bulk copy.
 
-        The fence may be the writer's, or that of a thread of the reader's block behind a barrier.
+        The fence may be the writer's, or that of a thread of the reader's block after a barrier.
         """
         fences, padded = self.launch.proxy_fences(), self.launch.padded
         first = (reader + self.base) // padded * padded
@@ -686,7 +686,7 @@ class BatchClocks:
         self,
         memory: object,
         places: Indices,
-        who: Indices,
+        threads: Indices,
         order: Order,
         *,
         shared: bool,
@@ -694,22 +694,22 @@ class BatchClocks:
         wrote: Mask | bool,
         position: int = -1,
     ) -> None:
-        """Let strong accesses acquire what was released at their places, and release, thread after thread.
+        """Process the acquires and releases of strong accesses, thread after thread.
 
         Args:
-            memory: Which memory it is.
+            memory: The memory.
             places: (count,) bytes in it.
-            who: (count,) the threads, in the order in which their accesses took place.
-            order: How strong the accesses are.
-            shared: The memory is that of one block, so that every scope is wide enough.
+            threads: (count,) the threads, in the order in which their accesses took place.
+            order: Their memory order.
+            shared: The memory belongs to one block, so that every scope is wide enough.
             reads: The accesses read.
-            wrote: (count,) whether each one wrote, or one answer for all.
+            wrote: (count,) whether each one wrote, or one value for all.
             position: Index of the instruction.
         """
         launch = self.launch
-        writes = np.broadcast_to(wrote, who.shape)
+        writes = np.broadcast_to(wrote, threads.shape)
         releases = order.release or (
-            launch.fence_any is not None and bool(launch.fence_any[who + self.base].any()) and bool(writes.any())
+            launch.fence_any is not None and bool(launch.fence_any[threads + self.base].any()) and bool(writes.any())
         )
         table = launch.released.get(memory)
         if not releases and (not table or table.keys().isdisjoint(np.unique(places).tolist())):
@@ -719,38 +719,38 @@ class BatchClocks:
         if not writes.any():
             for place in np.unique(places).tolist():
                 if place in table:
-                    self._acquire(table[place], who[places == place], order, shared=shared, position=position)
+                    self._acquire(table[place], threads[places == place], order, shared=shared, position=position)
             return
         if order.release:
             launch.tick()
-        for place, thread, writing in zip(places.tolist(), who.tolist(), writes.tolist(), strict=True):
-            held = table.get(place) if reads else None
-            if held is not None:
-                self._acquire(held, np.array([thread]), order, shared=shared, position=position)
+        for place, thread, writing in zip(places.tolist(), threads.tolist(), writes.tolist(), strict=True):
+            released = table.get(place) if reads else None
+            if released is not None:
+                self._acquire(released, np.array([thread]), order, shared=shared, position=position)
             if writing:
-                self._leave(table, place, held, self._release(thread, order, shared=shared))
+                self._leave(table, place, released, self._release(thread, order, shared=shared))
 
-    def _leave(self, table: dict[int, _Released], place: int, held: _Released | None, made: _Released) -> None:
-        """Note what a strong write releases at a place; `held` is what it goes on with, if it is an update."""
-        if held is not None:
-            held.wide = self.launch.join(held.wide, made.wide)
-            for block, one in made.own.items():
-                held.own[block] = self.launch.join(held.own.get(block), one)
-        elif made.wide is not None or made.own:
-            table[place] = made
+    def _leave(self, table: dict[int, _Released], place: int, released: _Released | None, added: _Released) -> None:
+        """Store the knowledge a strong write releases at a location; an update adds to the earlier release."""
+        if released is not None:
+            released.wide = self.launch.join(released.wide, added.wide)
+            for block, knowledge in added.own.items():
+                released.own[block] = self.launch.join(released.own.get(block), knowledge)
+        elif added.wide is not None or added.own:
+            table[place] = added
         else:
             table.pop(place, None)
 
-    def _acquire(self, held: _Released, who: Indices, order: Order, *, shared: bool, position: int) -> None:
-        """Let (count,) threads read what was released at a place: they learn it now, or at their next fence."""
+    def _acquire(self, released: _Released, threads: Indices, order: Order, *, shared: bool, position: int) -> None:
+        """Give (count,) threads the knowledge released at a location, now or at their next fence."""
         launch = self.launch
-        blocks = (who + self.base) // launch.padded
+        blocks = (threads + self.base) // launch.padded
         for block in np.unique(blocks).tolist():
-            own = held.wide if shared else held.own.get(block)
-            learnt = own if order.level == CTA else launch.join(held.wide, own)
+            own = released.wide if shared else released.own.get(block)
+            learnt = own if order.level == CTA else launch.join(released.wide, own)
             if learnt is None:
                 continue
-            mine = who[blocks == block]
+            mine = threads[blocks == block]
             if order.acquire:
                 if order.locks:
                     for ident in (mine + self.base).tolist():
@@ -759,55 +759,55 @@ class BatchClocks:
                 continue
             self._await_fence(mine, learnt, own)
 
-    def _await_fence(self, who: Indices, wide: KnownTimes | None, narrow: KnownTimes | None) -> None:
-        """Let (count,) threads learn at their next fence: by one of the device's scope, and by one of any scope."""
+    def _await_fence(self, threads: Indices, wide: KnownTimes | None, narrow: KnownTimes | None) -> None:
+        """Give (count,) threads knowledge at their next fence: of device scope, and of any scope."""
         launch = self.launch
-        for ident in (who + self.base).tolist():
-            held = launch.pending.get(ident, (None, None))
-            launch.pending[ident] = (launch.join(held[0], wide), launch.join(held[1], narrow))
+        for ident in (threads + self.base).tolist():
+            waiting = launch.pending.get(ident, (None, None))
+            launch.pending[ident] = (launch.join(waiting[0], wide), launch.join(waiting[1], narrow))
 
     def _release(self, thread: int, order: Order, *, shared: bool) -> _Released:
-        """Return what a strong write of a thread releases: all before it, or all before the latest fence."""
+        """Return the knowledge a thread's strong write releases: everything before it or before the latest fence."""
         launch, ident = self.launch, thread + self.base
-        who = np.array([thread])
-        made = _Released()
+        threads = np.array([thread])
+        released = _Released()
         if order.release:
-            known = self._knowledge(who, np.int64(launch.now << SHIFT))
+            knowledge = self._knowledge(threads, np.int64(launch.now << SHIFT))
             if shared or order.level != CTA:
-                made.wide = known
+                released.wide = knowledge
             if launch.narrow and not shared:
-                made.own[ident // launch.padded] = known
-            return made
+                released.own[ident // launch.padded] = knowledge
+            return released
         fence_wide, fence_any = launch.fences()
         if shared:
-            made.wide = self._fenced(who, fence_any)
-            return made
+            released.wide = self._fenced(threads, fence_any)
+            return released
         if order.level != CTA:
-            made.wide = self._fenced(who, fence_wide)
+            released.wide = self._fenced(threads, fence_wide)
         if launch.narrow:
-            narrow = self._fenced(who, fence_any)
+            narrow = self._fenced(threads, fence_any)
             if narrow is not None:
-                made.own[ident // launch.padded] = narrow
-        return made
+                released.own[ident // launch.padded] = narrow
+        return released
 
-    def _fenced(self, who: Indices, fences: Stamps) -> KnownTimes | None:
-        """Return what a thread knew at its latest fence, and what others of its block that it knows of had fenced.
+    def _fenced(self, threads: Indices, fences: Stamps) -> KnownTimes | None:
+        """Return a thread's knowledge at its latest fence, including fences of other threads of its block.
 
-        What it learnt otherwise than by a barrier of the block counts by time alone: if it happened before the fence.
+        Knowledge not from a block barrier counts if its time is before the fence.
         """
-        padded, ident, limits = self.launch.padded, who[0] + self.base, self.launch.fence_limit
+        padded, ident, limits = self.launch.padded, threads[0] + self.base, self.launch.fence_limit
         block, time = int(ident) // padded, fences[ident]
         theirs = fences[block * padded : (block + 1) * padded]
         before = limits[ident] if limits is not None else np.int64(0)
-        barriers = np.minimum(self.limit[who], np.maximum(theirs, before if time else 0))
-        known = self._knowledge(who, time, np.zeros(1, np.int64))
-        if known is None:
+        barriers = np.minimum(self.limit[threads], np.maximum(theirs, before if time else 0))
+        knowledge = self._knowledge(threads, time, np.zeros(1, np.int64))
+        if knowledge is None:
             return None
-        capped = np.maximum(barriers, np.minimum(known.blocks[block], np.maximum(theirs, time)))
-        return KnownTimes({**known.blocks, block: capped}, known.warps) if int(capped.max()) >= FIRST else None
+        capped = np.maximum(barriers, np.minimum(knowledge.blocks[block], np.maximum(theirs, time)))
+        return KnownTimes({**knowledge.blocks, block: capped}, knowledge.warps) if int(capped.max()) >= FIRST else None
 
 
 def _existing(batch: Batch) -> NDArray[np.uint32]:
-    """Return the lanes of each warp that are threads of the launch, (warps,) masks."""
+    """Return the lanes of each warp that exist in the launch, (warps,) masks."""
     bits = batch.exists.reshape(-1, WARP_SIZE).astype(np.uint32) << np.arange(WARP_SIZE, dtype=np.uint32)
     return np.asarray(bits.sum(axis=1, dtype=np.uint32))

@@ -1,7 +1,7 @@
-"""Races whose reader does nothing with what it read: held back until its thread uses the value, if it ever does.
+"""Races whose reader may discard the value: held back until its thread uses the value.
 
-Compilers of tiles let several threads hold the same element: all of them load and compute, and one of them stores.
-Where that happens in place, the loads of the others race with the store, and nothing depends on what they read.
+Tile compilers replicate an element over several threads: all of them load and compute, and one of them stores. For
+in-place updates, the loads of the others race with the store, but nothing depends on the values they read.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ NOBODY: Indices = np.zeros(0, np.int64)
 """No threads."""
 
 _FEW = 4
-"""Races of one instruction that are held back one by one."""
+"""The number of races per instruction that are held back individually."""
 
 Sinks = frozenset[int]
-"""Positions of the stores and atomics that take a value."""
+"""Positions of the stores and atomics that use a value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldRace:
-    """A race that is a fault once one of its readers uses what it read.
+    """A race that becomes a fault once one of its readers uses the value.
 
     Attributes:
-        position: Index of the instruction that is at fault.
+        position: Index of the faulty instruction.
         region: The memory.
         threads: (count,) the threads of the access.
-        offsets: (count,) where they access it.
+        offsets: (count,) their offsets in it.
         conflict: The race.
         width: Bytes of an element.
-        readers: (pieces,) the batch's index of the thread that read, for each piece at fault.
-        sinks: What uses the value.
+        readers: (pieces,) the reading thread's index within the batch, for each faulty piece.
+        sinks: The uses of the value.
     """
 
     position: int
@@ -51,37 +51,37 @@ class HeldRace:
 
 
 class DiscardedReads:
-    """The races of a batch that are held back.
+    """The held-back races of a batch.
 
     Attributes:
-        held: Those that no reader has made a fault.
+        held: Races that are not faults so far.
     """
 
     def __init__(self, sinks_of: Callable[[int], Sinks | None], threads: int, base: int) -> None:
-        """Begin with none.
+        """Start without races.
 
         Args:
-            sinks_of: Returns what uses the value of a load, by its position; None where it may matter otherwise.
+            sinks_of: Returns the uses of a load's value, by position; None where it may have other effects.
             threads: Threads of the batch.
-            base: The first of them in the launch.
+            base: The launch-wide number of the first one.
         """
         self._sinks_of, self._threads, self._base = sinks_of, threads, base
         self._executed: dict[int, Mask] = {}
         self.held: list[HeldRace] = []
 
     def execute(self, position: int, threads: Indices) -> list[HeldRace]:
-        """Note that threads execute a store or an atomic; return the races that are faults from now on."""
+        """Record threads executing a store or atomic; return the races that thereby become faults."""
         if position not in self._executed:
             self._executed[position] = np.zeros(self._threads, np.bool_)
         self._executed[position][threads] = True
         if not self.held:
             return []
-        used = [one for one in self.held if position in one.sinks and np.isin(one.readers, threads).any()]
-        self.held = [one for one in self.held if one not in used]
+        used = [race for race in self.held if position in race.sinks and np.isin(race.readers, threads).any()]
+        self.held = [race for race in self.held if race not in used]
         return used
 
     def by_reader(self, race: HeldRace) -> bool:
-        """Hold back a race that a load has found, with an earlier write; return whether that is possible."""
+        """Hold back a load's race with an earlier write; return whether that is possible."""
         sinks = self._sinks_of(race.position)
         if sinks is None:
             return False
@@ -90,7 +90,7 @@ class DiscardedReads:
         return True
 
     def by_writer(self, race: HeldRace) -> bool:
-        """Hold back a race that a write has found, with earlier loads; return whether that is possible."""
+        """Hold back a write's race with earlier loads; return whether that is possible."""
         conflict = race.conflict
         if conflict.other_thread is None or conflict.other_instruction is None:
             return False
@@ -110,8 +110,12 @@ class DiscardedReads:
         return True
 
     def _hold(self, race: HeldRace) -> None:
-        """Hold a race back; of many at one instruction the first ones stay, and the readers of all."""
-        alike = [one for one in self.held if one.position == race.position and one.conflict.kind == race.conflict.kind]
+        """Hold a race back; of many at one instruction, keep the first ones and the readers of all."""
+        alike = [
+            earlier
+            for earlier in self.held
+            if earlier.position == race.position and earlier.conflict.kind == race.conflict.kind
+        ]
         if len(alike) >= _FEW:
             last = alike[-1]
             self.held.remove(last)

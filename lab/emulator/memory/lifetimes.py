@@ -1,8 +1,8 @@
-"""Whether a block's shared memory exists while another block of the cluster uses it.
+"""Lifetime checks of distributed shared memory: whether the block still exists when a peer accesses it.
 
-The blocks of a cluster run at the same time, but neither begin nor end together: the shared memory of a block may be
-used by another one only after something has told that it has begun, and the block has to stay until then. That is what
-`cluster.sync()` before the first and behind the last access does.
+The blocks of a cluster run concurrently, but neither start nor exit together. A block may only access a peer's shared
+memory once it knows that the peer has started, and the peer must stay until then: `cluster.sync()` before the first and
+after the last access ensures both.
 
 CUDA C++ Programming Guide, Distributed Shared Memory.
 """
@@ -18,44 +18,44 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.memory.clocks import FIRST, BatchClocks, Stamps
 from lab.emulator.memory.order import PLAIN
 
-_AFTER = "cluster.sync() behind the last access to another block's shared memory keeps the block until then"
-_BEFORE = "cluster.sync() before the first access to another block's shared memory waits until the block has begun"
+_AFTER = "call cluster.sync() after the last access to another block's shared memory, so that the block stays alive"
+_BEFORE = "call cluster.sync() before the first access to another block's shared memory, so that the block has started"
 
 
 class PeerLifetimes:
-    """Uses of shared memory by other blocks of the cluster, for one batch."""
+    """The uses of shared memory by other blocks of the cluster, for one batch."""
 
     def __init__(self, batch: Batch, clocks: BatchClocks, findings: BatchFindings) -> None:
-        """Begin with no use."""
+        """Start without uses."""
         self._batch, self._clocks, self._findings = batch, clocks, findings
         self._shape = (batch.blocks, batch.cluster * (batch.threads // batch.blocks))
         self._stamps: Stamps | None = None  # (blocks, threads of the cluster) the latest use of a block's memory
         self._at: NDArray[np.int32] = np.zeros((0, 0), np.int32)
-        self._arrivals: dict[int, tuple[Indices, Stamps]] = {}  # by cluster: threads of it, and when they arrived
+        self._arrivals: dict[int, tuple[Indices, Stamps]] = {}  # by cluster: threads and their arrival times
         self._left = np.zeros(batch.blocks, np.bool_)
         self._leavers: dict[int, list[Indices]] = {}
 
     def use(self, position: int, threads: Indices, rows: Indices, *, awaited: bool = False) -> None:
-        """Check and note that threads use the shared memory of blocks of the batch.
+        """Check and record threads' accesses to shared memory of blocks of the batch.
 
         Args:
             position: Index of the instruction.
             threads: (count,) the threads.
             rows: (count,) the blocks.
-            awaited: The block that is used waits for it, as for a copy that completes on an mbarrier of its own.
+            awaited: The accessed block waits for it, as for a copy that completes on its own mbarrier.
         """
         batch = self._batch
         foreign = np.flatnonzero(batch.block_of[threads] != rows)
         if not len(foreign):
             return
         threads, rows = threads[foreign], rows[foreign]
-        for bad, what, remedy in (
+        for bad, state, remedy in (
             (self._left[rows], "has ended", _AFTER),
-            (~self._clocks.has_begun(threads, rows), "may not have begun yet", _BEFORE),
+            (~self._clocks.has_begun(threads, rows), "may not have started yet", _BEFORE),
         ):
             at = np.flatnonzero(bad)
             if len(at):
-                self._find(position, threads[at], int(rows[at[0]]), what, remedy)
+                self._find(position, threads[at], int(rows[at[0]]), state, remedy)
         if awaited:
             return
         if self._stamps is None:
@@ -65,39 +65,39 @@ class PeerLifetimes:
         self._at[rows, within] = position
 
     def arrive(self, rows: Indices, threads: Indices, times: Stamps) -> None:
-        """Note that all threads of a cluster have arrived at its barrier, which ends no use by itself.
+        """Record that all threads of a cluster have arrived at its barrier, which does not end a use by itself.
 
         Args:
             rows: The blocks of the cluster.
-            threads: (count,) the batch's indices.
+            threads: (count,) indices within the batch.
             times: (count,) the shifted time of each one's arrival.
         """
         self._arrivals[int(rows[0]) // self._batch.cluster] = threads % self._shape[1], times
 
     def wait(self, threads: Indices) -> None:
-        """Forget uses that are over: a block stays until its thread has waited for the arrivals of those that used it.
+        """Drop completed uses: those whose users arrived before the block's thread waited.
 
         Args:
-            threads: (count,) the threads that have waited for the latest arrivals of their cluster.
+            threads: (count,) the threads that have waited for their cluster's latest arrivals.
         """
         if self._stamps is None:
             return
         for row in np.unique(self._batch.block_of[threads]).tolist():
             within, times = self._arrivals[row // self._batch.cluster]
-            held = self._stamps[row, within]
-            self._stamps[row, within] = np.where(held < times, 0, held)
+            stamps = self._stamps[row, within]
+            self._stamps[row, within] = np.where(stamps < times, 0, stamps)
 
-    def _find(self, position: int, threads: Indices, row: int, what: str, remedy: str) -> None:
+    def _find(self, position: int, threads: Indices, row: int, state: str, remedy: str) -> None:
         block = self._batch.where(row * (self._batch.threads // self._batch.blocks))[0]
-        detail = f"the shared memory of block {block} of the cluster is used, and that block {what}"
+        detail = f"the shared memory of block {block} of the cluster is used, but that block {state}"
         self._findings.add("missing-cluster-sync", position, detail, threads, remedy=remedy)
 
     def leave(self, threads: Indices, alive: NDArray[np.bool_]) -> None:
-        """Check, as (count,) threads end, that nobody may still use the shared memory of a block without threads.
+        """Check, as (count,) threads exit, that no peer may still use the shared memory of an exited block.
 
         Args:
-            threads: The batch's indices.
-            alive: (threads,) those that have not ended, these not among them.
+            threads: Indices within the batch.
+            alive: (threads,) whether each thread is still alive; these are not.
         """
         batch = self._batch
         size = batch.threads // batch.blocks
@@ -109,7 +109,7 @@ class PeerLifetimes:
             self._end(row, np.concatenate(self._leavers.pop(row)))
 
     def _end(self, row: int, threads: Indices) -> None:
-        """Check that each use of a block's memory happened before one of its threads ended."""
+        """Check that each use of a block's memory happened before the exit of one of its threads."""
         if self._stamps is None:
             return
         users = np.flatnonzero(self._stamps[row] >= FIRST)

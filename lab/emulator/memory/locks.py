@@ -1,8 +1,8 @@
-"""Locks that are taken by an atomic that names no order, with no fence behind it.
+"""Locks taken by an atomic without a memory order and without a fence after it.
 
-`atomicCAS` and `atomicExch` are relaxed: what follows may be done before the lock is held. They count as acquires here,
-since most code is written so; this module keeps what a thread would know otherwise, so that an access that relies on it
-is noticed.
+`atomicCAS` and `atomicExch` are relaxed: later accesses may be executed before the lock is held. They count as acquires
+here, since most code relies on that. This module keeps a thread's knowledge without them, to detect accesses that rely
+on the leniency.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Join = Callable[["KnownTimes | None", "KnownTimes | None"], "KnownTimes | None"]
 
 @dataclass(slots=True, eq=False)
 class LooseLock:
-    """A lock that a thread has taken without a fence since.
+    """A lock taken by a thread without a fence since.
 
     Attributes:
         position: Index of the atomic.
-        strict: What the thread knows without it.
-        own: What it learnt of its own block, of which a fence of the block's scope is an acquire.
-        narrow: A fence of the block's scope has followed, and none of a wider one.
+        strict: The thread's knowledge without it.
+        own: Its knowledge about its own block, which a block-scope fence acquires.
+        narrow: A block-scope fence has followed, and no wider one.
     """
 
     position: int
@@ -35,14 +35,14 @@ class LooseLock:
 
 
 class LooseLocks:
-    """The locks that threads of a launch have taken so.
+    """The fence-less locks of a launch's threads.
 
     Attributes:
-        used: Atomics without whose leniency some access would be a race, in order.
+        used: Atomics whose leniency prevents a race, in order.
     """
 
     def __init__(self, join: Join) -> None:
-        """Begin with none; `join` puts together what is known."""
+        """Start without locks; `join` merges knowledge."""
         self._join = join
         self._held: dict[int, LooseLock] = {}
         self.used: dict[int, None] = {}
@@ -55,50 +55,50 @@ class LooseLocks:
         return thread in self._held
 
     def held_by(self, thread: int) -> LooseLock:
-        """Return what a thread of the launch has taken."""
+        """Return the lock a thread of the launch has taken."""
         return self._held[thread]
 
-    def take(self, thread: int, position: int, known: KnownTimes | None, own: KnownTimes | None) -> None:
-        """Note that a thread takes a lock; `known` is what it knew before."""
-        held = self._held.get(thread)
-        if held is None:
-            self._held[thread] = LooseLock(position, known, own)
+    def take(self, thread: int, position: int, knowledge: KnownTimes | None, own: KnownTimes | None) -> None:
+        """Record that a thread takes a lock, with its knowledge before."""
+        lock = self._held.get(thread)
+        if lock is None:
+            self._held[thread] = LooseLock(position, knowledge, own)
         else:
-            held.position, held.own, held.narrow = position, self._join(held.own, own), False
+            lock.position, lock.own, lock.narrow = position, self._join(lock.own, own), False
 
     def learn(self, thread: int, knowledge: KnownTimes | None) -> None:
-        """Note that a thread learns something otherwise."""
-        held = self._held.get(thread)
-        if held is not None:
-            held.strict = self._join(held.strict, knowledge)
+        """Record knowledge a thread gains from another source."""
+        lock = self._held.get(thread)
+        if lock is not None:
+            lock.strict = self._join(lock.strict, knowledge)
 
     def fence(self, thread: int, *, wide: bool) -> None:
-        """Note a fence of a thread, of the device's scope or of the block's alone."""
+        """Record a thread's fence, of device scope or of block scope only."""
         if wide:
             self._held.pop(thread, None)
         elif thread in self._held:
-            held = self._held[thread]
-            held.strict, held.narrow = self._join(held.strict, held.own), True
+            lock = self._held[thread]
+            lock.strict, lock.narrow = self._join(lock.strict, lock.own), True
 
-    def share(self, threads: list[int], known: list[KnownTimes | None]) -> None:
-        """Note that threads meet: each one knows what all know, and of what locks taken so tell, as loosely.
+    def share(self, threads: list[int], known_times: list[KnownTimes | None]) -> None:
+        """Share strict knowledge and fence-less locks among synced threads.
 
         Args:
             threads: The threads.
-            known: What each of them knows.
+            known_times: The knowledge of each.
         """
         loose = [self._held[thread] for thread in threads if thread in self._held]
         if not loose:
             return
         strict: KnownTimes | None = None
-        for one in {
-            id(one): one
-            for one in (
+        for times in {
+            id(times): times
+            for times in (
                 self._held[thread].strict if thread in self._held else mine
-                for thread, mine in zip(threads, known, strict=True)
+                for thread, mine in zip(threads, known_times, strict=True)
             )
         }.values():
-            strict = self._join(strict, one)
+            strict = self._join(strict, times)
         first = loose[0]
         for thread in threads:
             self._held[thread] = LooseLock(first.position, strict, first.own, first.narrow)

@@ -1,7 +1,7 @@
-"""Fences of the tensor-map proxy, which reads maps in global memory through a cache of its own.
+"""Fences of the tensor-map proxy, which caches maps from global memory.
 
-PTX ISA, fence.proxy.tensormap. CUDA C++ Programming Guide, tensor memory accelerator: who reads a map through a pointer
-to global memory needs an acquire in each block before the block's first use of it.
+PTX ISA, fence.proxy.tensormap. CUDA C++ Programming Guide, tensor memory accelerator: to read a map through a pointer
+to global memory, each block needs an acquire before its first use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class MapState(Enum):
-    """What a block may do with a map in global memory."""
+    """The fence state of a tensor map in global memory for a block."""
 
     FENCED = "fenced"
     NEVER_FENCED = "never fenced"
@@ -18,24 +18,24 @@ class MapState(Enum):
 
 
 class MapFences:
-    """When each block of a launch acquired each tensor map in global memory."""
+    """The latest acquire of each tensor map in global memory, by block."""
 
     def __init__(self) -> None:
-        """Begin with no fence."""
+        """Start without fences."""
         self._acquired: dict[tuple[int, int], int] = {}
 
     def acquire(self, address: int, block: int, now: int) -> None:
-        """Note an acquire.
+        """Record an acquire.
 
         Args:
             address: Generic address of the map.
-            block: The block in the launch.
-            now: Time on the clock that stores are stamped with.
+            block: The block's number in the launch.
+            now: The time on the clock of store stamps.
         """
         self._acquired[address, block] = now
 
     def state(self, address: int, block: int, changed: int) -> MapState:
-        """Return whether a block has acquired a map that threads of the launch last changed at a time, 0 for never."""
+        """Return whether a block has acquired a map since its latest change (0 for never changed)."""
         acquired = self._acquired.get((address, block), 0)
         if changed >= acquired and changed:
             return MapState.CHANGED_SINCE

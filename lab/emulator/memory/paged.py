@@ -1,8 +1,7 @@
-"""A buffer of any size of which only the pages that a kernel touches exist.
+"""A buffer of any size that only stores the pages a kernel accesses.
 
-Blocks sampled from a large grid touch little of arrays of many gigabytes. A page is filled from its source when it is
-first reached. Offsets, as threads see them, stay those of the whole buffer; shadows, cells and data are indexed by
-places among the pages that exist.
+Blocks sampled from a large grid access little of arrays of many gigabytes. A page is filled from its source on first
+access. Threads see offsets in the whole buffer; shadows, cells and data are indexed by positions in the existing pages.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from lab.emulator.results import BufferSource
 
 _SHIFT: Final = 12
 _PAGE: Final = 1 << _SHIFT
-"""Bytes of a page: a multiple of every element and of the widest access."""
+"""The page size in bytes: a multiple of every element and of the widest access."""
 
 _MOST_BYTES: Final = 1 << 28
-"""Bytes of the pages of one buffer; the operating system commits those that are touched."""
+"""The maximum bytes of one buffer's pages; the operating system commits only touched memory."""
 
 
 class PagedRegion(Region):
-    """A global buffer whose pages are filled when they are first reached."""
+    """A global buffer whose pages are filled on first access."""
 
     def __init__(self, name: str, base: int, source: BufferSource) -> None:
-        """Begin without pages.
+        """Start without pages.
 
         Args:
-            name: The name that findings use.
+            name: Its name in findings.
             base: Generic address of the first byte.
             source: The contents before the launch.
         """
@@ -40,14 +39,14 @@ class PagedRegion(Region):
         pages = -(-max(size, 1) // _PAGE)
         super().__init__(name, "global", base, min(pages * _PAGE, _MOST_BYTES))
         self.size, self._source = size, source
-        self._slots: NDArray[np.int32] = np.zeros(pages, np.int32)  # 1 + the page's place among those that exist
+        self._slots: NDArray[np.int32] = np.zeros(pages, np.int32)  # 1 + the page's index among the existing ones
         self._pages: list[int] = []
 
     def places(self, offsets: Addresses, rows: NDArray[np.int64] | slice) -> Addresses:
-        """Return where in `data` the (count,) offsets lie.
+        """Return the positions in `data` of (count,) offsets, filling pages as needed.
 
         Raises:
-            Outgrown: The pages take more than 256 MiB.
+            Outgrown: The pages exceed 256 MiB.
         """
         del rows
         pages = offsets >> _SHIFT
@@ -55,8 +54,8 @@ class PagedRegion(Region):
         if not slots.all():
             self._fill(distinct(pages[slots == 0]))
             slots = self._slots[pages]
-        found: Addresses = (slots.astype(np.int64) - 1 << _SHIFT) + (offsets & _PAGE - 1)
-        return found
+        result: Addresses = (slots.astype(np.int64) - 1 << _SHIFT) + (offsets & _PAGE - 1)
+        return result
 
     def _fill(self, pages: Indices) -> None:
         if (len(self._pages) + len(pages)) * _PAGE > self.stride:
@@ -66,7 +65,7 @@ class PagedRegion(Region):
             start = page * _PAGE
             values = self._source.read(start // width, min(start + _PAGE, self.size) // width)
             place = len(self._pages) * _PAGE
-            held = np.ascontiguousarray(values).view(np.uint8)
-            self.data[place : place + len(held)] = held
+            raw = np.ascontiguousarray(values).view(np.uint8)
+            self.data[place : place + len(raw)] = raw
             self._pages.append(page)
             self._slots[page] = len(self._pages)

@@ -1,7 +1,7 @@
-"""Finding races: two accesses to one place, of which one writes, that nothing orders and that are not both strong.
+"""Race detection: two unordered accesses to one location, of which one writes and not both are strong.
 
-What orders accesses is `lab.emulator.memory.clocks`; what was accessed is `lab.emulator.memory.cells`. An access is
-checked against the remembered ones, whatever order the emulator happened to choose.
+`lab.emulator.memory.clocks` has the order of accesses, `lab.emulator.memory.cells` the latest accesses. An access is
+checked against the recorded ones, independent of the emulator's schedule.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ _REMEDY = {
     "or atomics in both places",
 }
 
-_READ_ONLY = "a load by ld.global.nc, which takes memory for read-only, of what the same launch has written"
-_OVER_READ_ONLY = "a write to what the same launch loads by ld.global.nc, which takes memory for read-only"
+_READ_ONLY = "a load by ld.global.nc, which assumes read-only memory, of data written in the same launch"
+_OVER_READ_ONLY = "a write to data that the same launch loads by ld.global.nc, which assumes read-only memory"
 _NO_READ_ONLY = "a plain load, without __ldg(), and no const __restrict__ on this pointer"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
-    """A fault of some threads of one access. The arrays have one element for each piece at fault.
+    """A fault of some threads of one access. The arrays have one element per faulty piece.
 
     Attributes:
-        kind: What is wrong.
-        which: Positions, in the checked access, of the threads at fault.
-        other_thread: The other threads, numbered through the launch; None where there is no other side.
+        kind: The kind of fault.
+        which: Positions of the faulty threads in the checked access.
+        other_thread: The other threads, numbered launch-wide; None where there is no other side.
         other_instruction: Indices of the other instructions; None where it is the same instruction.
-        other_kind: What the other threads did: `read`, `write` or `atomic`.
+        other_kind: The other threads' access: `read`, `write` or `atomic`.
         detail: One sentence.
-        remedy: What would put it right, or nothing.
-        unordered: It is one of two accesses that nothing orders.
-        others: The same with other threads, where the first of them may do nothing with what it read.
+        remedy: A suggested fix, or nothing.
+        unordered: The two accesses are unordered.
+        others: Conflicts with other threads, in case the first one discards its value.
     """
 
     kind: FindingKind
@@ -81,12 +81,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedAccess:
-    """An access that is being checked.
+    """An access to be checked.
 
     Attributes:
-        cells: (count, pieces) the cells that it covers.
-        who: (count,) the batch's index of each thread.
-        order: How strong it is.
+        cells: (count, pieces) the cells it covers.
+        who: (count,) each thread's index within the batch.
+        order: Its memory order.
         position: Index of its instruction.
     """
 
@@ -97,20 +97,20 @@ class CheckedAccess:
 
 
 Same = Callable[[Indices], Mask]
-"""Given positions of an access, returns whether memory already holds what they write."""
+"""Returns, for positions of an access, whether memory already holds the written values."""
 
 
 class Races:
-    """Checks the accesses of one batch to one memory, and remembers them."""
+    """Checks and records a batch's accesses to one memory."""
 
     def __init__(self, cells: Cells, clocks: BatchClocks, kind: FindingKind, *, own: bool) -> None:
-        """Watch a memory.
+        """Set up checks for a memory.
 
         Args:
             cells: Its latest accesses.
-            clocks: What orders the batch's threads.
-            kind: What a race in it is called.
-            own: Only threads of one block reach each row of it.
+            clocks: The order of the batch's threads.
+            kind: The finding kind of its races.
+            own: Each row is only accessed by threads of one block.
         """
         self.cells, self._clocks, self._kind = cells, clocks, kind
         self._own = own
@@ -119,66 +119,66 @@ class Races:
     # --- accesses ---------------------------------------------------------------------------------------------------
 
     def read(self, side: CheckedAccess, *, passing: bool = False) -> list[Conflict]:
-        """Check a read and remember it, unless it is over by something else than what its thread does (`passing`)."""
+        """Check a read and record it, unless its end is determined otherwise (`passing`)."""
         cells, strong = self.cells, side.order.strong
-        found = self._against(cells.write, side, "write")
+        conflicts = self._against(cells.write, side, "write")
         if cells.atomics is not None and not (strong and self._all_wide(side)):
-            found += self._against_pair(cells.atomics, side, "atomic")
+            conflicts += self._against_pair(cells.atomics, side, "atomic")
         if passing:
-            return found
+            return conflicts
         if strong:
             self._clocks.launch.tick()
         self._remember(cells.watching() if strong else cells.reading(), side)
         if strong:
             self.observe(side)
         self._note_width(side)
-        return found
+        return conflicts
 
-    def write(self, side: CheckedAccess, same: Same, *, update: bool = False) -> tuple[list[Conflict], bool]:
-        """Check a write, or an atomic update, and remember it. Call it before the bytes change.
+    def write(self, side: CheckedAccess, unchanged: Same, *, update: bool = False) -> tuple[list[Conflict], bool]:
+        """Check a write or atomic update, and record it. Call it before the bytes change.
 
         Args:
             side: The access.
-            same: Tells which positions write what memory holds already: for two writes that is no fault.
-            update: It is an atomic update, which reads as well.
+            unchanged: Returns which positions write the value already in memory: for two writes, this is not a fault.
+            update: It is an atomic update, which also reads.
 
         Returns:
-            The conflicts, and whether it wrote what an unordered write had written.
+            The conflicts, and whether it repeated the value of an unordered write.
         """
         cells, strong = self.cells, side.order.strong
         alike: list[bool] = []
 
         def equal(at: Indices) -> Mask:
-            held = same(at)
-            alike.append(bool(held.any()))
-            return held
+            mask = unchanged(at)
+            alike.append(bool(mask.any()))
+            return mask
 
-        found = self._against(cells.write, side, "write", same=_never if update else equal)
+        conflicts = self._against(cells.write, side, "write", unchanged=_never if update else equal)
         if cells.readers is not None:
-            found += self._against_pair(cells.readers, side, "read")
+            conflicts += self._against_pair(cells.readers, side, "read")
         together = strong and side.order.level != VOLATILE and self._all_wide(side)
         if cells.atomics is not None and not together:
-            found += self._against_pair(cells.atomics, side, "atomic", same=_never if update else equal)
+            conflicts += self._against_pair(cells.atomics, side, "atomic", unchanged=_never if update else equal)
         if cells.watchers is not None and not together:
-            found += self._against_pair(cells.watchers, side, "read")
+            conflicts += self._against_pair(cells.watchers, side, "read")
         if not update and cells.atomics is not None:
             cells.chains.begin(side.cells, after(self._clocks.launch.now))
         if strong:
             self._clocks.launch.tick()
             flat = side.cells.reshape(-1)
-            held = cells.write.stamps[flat]
-            cells.write.stamps[flat] = np.maximum(held, WRITTEN)
+            stamps = cells.write.stamps[flat]
+            cells.write.stamps[flat] = np.maximum(stamps, WRITTEN)
             self._remember(cells.updating(), side)
             self._note_width(side)
-            if side.order.level in (CTA, CLUSTER):  # threads of several blocks may be in this very instruction
-                found += self._against_pair(cells.updating(), side, "atomic", same=_never)
+            if side.order.level in (CTA, CLUSTER):  # threads of several blocks may be in this same instruction
+                conflicts += self._against_pair(cells.updating(), side, "atomic", unchanged=_never)
         else:
             cells.write.stamps[side.cells] = self._clocks.stamps(side.who, side.order)[:, None]
             cells.write.at[side.cells] = side.position
-        return found, any(alike)
+        return conflicts, any(alike)
 
     def read_only(self, side: CheckedAccess) -> list[Conflict]:
-        """Check a load that takes its memory for read-only, and remember it: nothing in the launch may write there.
+        """Check a load that assumes read-only memory, and record it: nothing in the launch may write there.
 
         PTX ISA, ld.global.nc: the memory must be read-only for the duration of the kernel. Barriers do not help, since
         the load may be served from a cache that stores do not update.
@@ -188,63 +188,65 @@ class Races:
         at = np.flatnonzero(cells.write.stamps[flat])
         if not len(at):
             return []
-        where = flat[at]
-        stamps, positions = cells.write.stamps[where], cells.write.at[where]
-        if cells.atomics is not None:  # of a strong write, `write` says no more than that there was one
+        touched = flat[at]
+        stamps, positions = cells.write.stamps[touched], cells.write.at[touched]
+        if cells.atomics is not None:  # `write` only shows that a strong write occurred
             strong = stamps <= WRITTEN
-            stamps = np.where(strong, cells.atomics[0].stamps[where], stamps)
-            positions = np.where(strong, cells.atomics[0].at[where], positions)
+            stamps = np.where(strong, cells.atomics[0].stamps[touched], stamps)
+            positions = np.where(strong, cells.atomics[0].at[touched], positions)
         return [
             Conflict(self._kind, at // pieces, self.threads_of(stamps), positions, "write", _READ_ONLY, _NO_READ_ONLY)
         ]
 
     def over_read_only(self, side: CheckedAccess) -> tuple[list[Conflict], bool]:
-        """Check a write to what loads have taken for read-only.
+        """Check a write to memory that loads assume to be read-only.
 
         Returns:
-            The conflicts, and whether it writes what its own thread alone read so.
+            The conflicts, and whether only its own thread read the location this way.
         """
         if self.cells.read_only is None:
             return [], False
         flat, pieces = side.cells.reshape(-1), side.cells.shape[1]
         first, latest = self.cells.read_only
         mine = np.repeat(self._clocks.ids[side.who], pieces)
-        read = first.stamps[flat] > 0
-        theirs = [read & (slot.stamps[flat] & THREAD != mine) for slot in (first, latest)]
+        was_read = first.stamps[flat] > 0
+        theirs = [was_read & (slot.stamps[flat] & THREAD != mine) for slot in (first, latest)]
         at = np.flatnonzero(theirs[0] | theirs[1])
         if not len(at):
-            return [], bool(read.any())
-        where, early = flat[at], theirs[0][at]
-        stamps = np.where(early, first.stamps[where], latest.stamps[where])
-        positions = np.where(early, first.at[where], latest.at[where])
-        other = self.threads_of(stamps)
-        return [Conflict(self._kind, at // pieces, other, positions, "read", _OVER_READ_ONLY, _NO_READ_ONLY)], False
+            return [], bool(was_read.any())
+        touched, early = flat[at], theirs[0][at]
+        stamps = np.where(early, first.stamps[touched], latest.stamps[touched])
+        positions = np.where(early, first.at[touched], latest.at[touched])
+        other_threads = self.threads_of(stamps)
+        return [
+            Conflict(self._kind, at // pieces, other_threads, positions, "read", _OVER_READ_ONLY, _NO_READ_ONLY)
+        ], False
 
     def observe(self, side: CheckedAccess) -> None:
-        """Note that the strong access made last observed the values that it found."""
+        """Record that the latest strong access observed the values it found."""
         self._observed.note(side.cells, side.who, self._clocks.stamps(side.who, side.order))
 
     def _all_wide(self, side: CheckedAccess) -> bool:
         return self.cells.wide and side.order.level in (VOLATILE, WIDE)
 
     def _note_width(self, side: CheckedAccess) -> None:
-        """Remember that not all strong accesses reach the whole device, or that some are volatile."""
+        """Record strong accesses that are volatile or narrower than device scope."""
         if side.order.strong and side.order.level != WIDE:
             self.cells.wide = False
 
     def collisions(
         self, side: CheckedAccess, offsets: Addresses, values: list[Bits], floats: Callable[[], int] = int
     ) -> tuple[Conflict | None, bool]:
-        """Find lanes of one store that write to one place. Call it after `write`.
+        """Find lanes of one store that write to one location. Call it after `write`.
 
         Args:
             side: The access.
             offsets: (count,) byte offsets.
             values: Elements of the access, (count,) bits each.
-            floats: Returns the bits of the floats in them, which may differ by rounding; 0 where they hold others.
+            floats: Returns the bit width of floats in them, which may differ by rounding; 0 for other values.
 
         Returns:
-            The conflict of those that write different values, and whether some write the same value.
+            The conflict of lanes with different values, and whether some write the same value.
         """
         if TOGETHER[side.order.level, side.order.level, SAME_BLOCK, 1]:
             return None, False
@@ -266,63 +268,70 @@ class Races:
         if not len(at):
             return None, bool(same_place.any())
         detail = "one instruction writes different values to one place"
-        other = side.who[order[at]] + self._clocks.base
-        return Conflict(self._kind, order[at + 1], other, None, "write", detail), False
+        other_threads = side.who[order[at]] + self._clocks.base
+        return Conflict(self._kind, order[at + 1], other_threads, None, "write", detail), False
 
     # --- against what was before ------------------------------------------------------------------------------------
 
-    def late(self, stamps: Stamps, who: Indices) -> Indices:
-        """Return the flat positions of (count, pieces) earlier accesses that (count,) threads are not ordered after."""
+    def late(self, stamps: Stamps, threads: Indices) -> Indices:
+        """Return flat positions of (count, pieces) earlier accesses that (count,) threads are not ordered after."""
         clocks = self._clocks
-        if self._own:  # whoever came before the block's barrier was of this block
-            recent = stamps >= clocks.limit[who][:, None]
+        if self._own:  # accesses before the block's barrier were by this block
+            recent = stamps >= clocks.limit[threads][:, None]
         else:
-            recent = (stamps >= FIRST) & ((stamps & THREAD) != clocks.ids[who][:, None])
+            recent = (stamps >= FIRST) & ((stamps & THREAD) != clocks.ids[threads][:, None])
         if not recent.any():
             return _NOWHERE
         at = np.flatnonzero(recent)
-        return at[clocks.unordered(stamps.reshape(-1)[at], who[at // stamps.shape[1]])]
+        return at[clocks.unordered(stamps.reshape(-1)[at], threads[at // stamps.shape[1]])]
 
-    def _against_pair(self, pair: Pair, side: CheckedAccess, kind: str, *, same: Same | None = None) -> list[Conflict]:
-        found, others = self._against(pair[0], side, kind, same=same), self._against(pair[1], side, kind, same=same)
-        return [replace(one, others=tuple(others)) for one in found] or others
+    def _against_pair(
+        self, pair: Pair, side: CheckedAccess, kind: str, *, unchanged: Same | None = None
+    ) -> list[Conflict]:
+        conflicts, distant = (
+            self._against(pair[0], side, kind, unchanged=unchanged),
+            self._against(pair[1], side, kind, unchanged=unchanged),
+        )
+        return [replace(conflict, others=tuple(distant)) for conflict in conflicts] or distant
 
-    def _against(self, slot: AccessSlot, side: CheckedAccess, kind: str, *, same: Same | None = None) -> list[Conflict]:
-        """Check an access against one slot; `same` is given where both sides write."""
+    def _against(
+        self, slot: AccessSlot, side: CheckedAccess, kind: str, *, unchanged: Same | None = None
+    ) -> list[Conflict]:
+        """Check an access against one slot; `unchanged` is given if both sides write."""
         stamps = slot.stamps[side.cells]
         at = self.late(stamps, side.who)
         if not len(at):
             return []
-        pieces, held = stamps.shape[1], stamps.reshape(-1)[at]
+        pieces, earlier = stamps.shape[1], stamps.reshape(-1)[at]
         if kind == "atomic":
-            unseen = ~self._observed.covers(side.cells.reshape(-1)[at], held, side.who[at // pieces])
-            at, held = at[unseen], held[unseen]
-        if same is not None:
-            differs = ~same(at // pieces)
-            at, held = at[differs], held[differs]
-        near = self._closeness(held, side.who[at // pieces])
+            unseen = ~self._observed.covers(side.cells.reshape(-1)[at], earlier, side.who[at // pieces])
+            at, earlier = at[unseen], earlier[unseen]
+        if unchanged is not None:
+            differs = ~unchanged(at // pieces)
+            at, earlier = at[differs], earlier[differs]
+        near = self._closeness(earlier, side.who[at // pieces])
         if side.order.strong:
-            bad = ~TOGETHER[level_of(held), side.order.level, near, int(same is not None)]
-            at, held, near = at[bad], held[bad], near[bad]
+            bad = ~TOGETHER[level_of(earlier), side.order.level, near, int(unchanged is not None)]
+            at, earlier, near = at[bad], earlier[bad], near[bad]
         if not len(at):
             return []
-        first = int(near.argmax())  # what orders the threads that are furthest apart orders the others, too
+        first = int(near.argmax())  # a fix for the most distant threads also orders the others
         if first:
             order = np.concatenate([[first], np.arange(first), np.arange(first + 1, len(at))])
-            at, held, near = at[order], held[order], near[order]
-        is_volatile = kind == "atomic" and level_of(held[:1])[0] == VOLATILE
+            at, earlier, near = at[order], earlier[order], near[order]
+        is_volatile = kind == "atomic" and level_of(earlier[:1])[0] == VOLATILE
         words = "volatile write" if is_volatile else kind
-        detail = self._detail(words, int(near[0]), both_write=same is not None)
+        detail = self._detail(words, int(near[0]), both_write=unchanged is not None)
         remedy = _REMEDY.get(int(near[0]), _REMEDY[APART])
-        if side.order.level in (VOLATILE, VOLATILE_DATA) and (is_volatile or level_of(held[:1])[0] == VOLATILE_DATA):
+        if side.order.level in (VOLATILE, VOLATILE_DATA) and (is_volatile or level_of(earlier[:1])[0] == VOLATILE_DATA):
             remedy = f"volatile orders nothing: {remedy}"
         instructions = slot.at[side.cells].reshape(-1)[at]
-        other = "write" if is_volatile else kind
-        threads = (held & THREAD) - 1
-        return [Conflict(self._kind, at // pieces, threads, instructions, other, detail, remedy, unordered=True)]
+        other_kind = "write" if is_volatile else kind
+        threads = (earlier & THREAD) - 1
+        return [Conflict(self._kind, at // pieces, threads, instructions, other_kind, detail, remedy, unordered=True)]
 
-    def _closeness(self, held: Stamps, who: Indices) -> NDArray[np.int64]:
-        return self._clocks.closeness((held & THREAD) - 1, who + self._clocks.base)
+    def _closeness(self, stamps: Stamps, threads: Indices) -> NDArray[np.int64]:
+        return self._clocks.closeness((stamps & THREAD) - 1, threads + self._clocks.base)
 
     @staticmethod
     def _detail(kind: str, near: int, *, both_write: bool) -> str:
@@ -334,7 +343,7 @@ class Races:
     # --- remembering ------------------------------------------------------------------------------------------------
 
     def _remember(self, pair: Pair, side: CheckedAccess) -> None:
-        """Enter an access into a pair of slots."""
+        """Record an access in a pair of slots."""
         first, second = pair
         pieces = side.cells.shape[1]
         flat = side.cells.reshape(-1)
@@ -343,7 +352,7 @@ class Races:
             mine = np.repeat(mine, pieces)
         old = first.stamps[flat]
         recent = self._open(old, side.who, pieces)
-        if not recent.any():  # nor is the second slot's: of several threads at one place keep the last and the first
+        if not recent.any():  # nor the second slot: of several threads, keep the last and the first
             first.stamps[flat], first.at[flat] = mine, side.position
             second.stamps[flat[::-1]], second.at[flat] = mine[::-1], side.position
             return
@@ -360,31 +369,33 @@ class Races:
             )  # several threads at one place: the last one stays; of the others, the first one
             lost = lost[::-1]
             cell = flat[lost]
-            kept = self._open(second.stamps[cell], side.who, pieces, at=lost)
-            if kept.any():
-                cell, lost = cell[~kept], lost[~kept]
+            retained = self._open(second.stamps[cell], side.who, pieces, at=lost)
+            if retained.any():
+                cell, lost = cell[~retained], lost[~retained]
             second.stamps[cell] = mine[lost]
             second.at[cell] = side.position
         if len(displaced):
-            cell, gone = flat[displaced], old[displaced]
-            newest, there = first.stamps[cell], second.stamps[cell]
-            gap = self._gap(gone, newest)
-            kept = np.where(self._open(there, side.who, pieces, at=displaced), self._gap(there, newest), -1)
-            better = gap > kept
-            second.stamps[cell[better]] = gone[better]
+            cell, displaced_stamps = flat[displaced], old[displaced]
+            newest, second_stamps = first.stamps[cell], second.stamps[cell]
+            gap = self._gap(displaced_stamps, newest)
+            retained = np.where(
+                self._open(second_stamps, side.who, pieces, at=displaced), self._gap(second_stamps, newest), -1
+            )
+            better = gap > retained
+            second.stamps[cell[better]] = displaced_stamps[better]
             second.at[cell[better]] = earlier[better]
 
-    def _open(self, stamps: Stamps, who: Indices, pieces: int, *, at: Indices | None = None) -> Mask:
-        """Return which remembered accesses may still matter: those since the block's barrier, or of other blocks.
+    def _open(self, stamps: Stamps, threads: Indices, pieces: int, *, at: Indices | None = None) -> Mask:
+        """Return which recorded accesses may still matter: since the block's barrier, or of other blocks.
 
         Args:
             stamps: (n,) stamps.
-            who: (count,) the threads of the access.
-            pieces: Cells of each.
+            threads: (count,) the threads of the access.
+            pieces: Cells per thread.
             at: (n,) positions among the access's count * pieces cells; None for all of them.
         """
         if self._own:
-            limit = self._clocks.limit[who]
+            limit = self._clocks.limit[threads]
             if at is not None:
                 limit = limit[at // pieces]
             elif pieces > 1:
@@ -392,15 +403,15 @@ class Races:
             return np.asarray(stamps >= limit)
         return np.asarray(stamps >= FIRST)
 
-    def _gap(self, one: Stamps, two: Stamps) -> NDArray[np.int64]:
-        """Return how far apart the threads of two accesses are: -1 for one and the same."""
-        first, second = (one & THREAD) - 1, (two & THREAD) - 1
+    def _gap(self, first_stamps: Stamps, second_stamps: Stamps) -> NDArray[np.int64]:
+        """Return the distance between the threads of two accesses: -1 for the same thread."""
+        first, second = (first_stamps & THREAD) - 1, (second_stamps & THREAD) - 1
         near = self._clocks.closeness(first, second)
         return np.where(first == second, -1, near)
 
     @staticmethod
     def threads_of(stamps: Stamps) -> Indices:
-        """Return the threads of the launch that some stamps name."""
+        """Return the launch-wide threads of some stamps."""
         threads: Indices = (stamps & THREAD) - 1
         return threads
 
@@ -409,14 +420,14 @@ def _never(at: Indices) -> Mask:
     return np.zeros(len(at), np.bool_)
 
 
-def over_reads(side: CheckedAccess, known: Cells, clocks: BatchClocks) -> list[Conflict]:
-    """Check a write to what bulk copies may still read: until their mbarriers' phases are known to be complete."""
-    found, pieces = [], side.cells.shape[1]
-    for copy, at in known.pending_reads(side.cells.reshape(-1)):
-        who = side.who[at // pieces]
-        late = at[~np.logical_or.reduce([clocks.have_seen(who, key, phase) for key, phase in copy.phases])]
+def over_reads(side: CheckedAccess, cells: Cells, clocks: BatchClocks) -> list[Conflict]:
+    """Check a write to memory that bulk copies may still read, until their mbarrier phases are known complete."""
+    conflicts, pieces = [], side.cells.shape[1]
+    for copy, at in cells.pending_reads(side.cells.reshape(-1)):
+        threads = side.who[at // pieces]
+        late = at[~np.logical_or.reduce([clocks.have_seen(threads, key, phase) for key, phase in copy.phases])]
         if len(late):
             detail = "write over memory that a bulk copy may still read, before a wait for the phase of its mbarrier"
-            other = np.full(len(late), copy.thread), np.full(len(late), copy.position)
-            found.append(Conflict("async-not-waited", late // pieces, *other, "read", detail))
-    return found
+            other_side = np.full(len(late), copy.thread), np.full(len(late), copy.position)
+            conflicts.append(Conflict("async-not-waited", late // pieces, *other_side, "read", detail))
+    return conflicts

@@ -1,4 +1,4 @@
-"""Where accesses fall: which region each address is in, and whether bounds and alignment are respected."""
+"""Address resolution: the region of each address, and checks of bounds and alignment."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _CONSTANT = ("const", "param")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reach:
-    """The part of an access that falls into one region.
+    """The part of an access in one region.
 
     Attributes:
-        region: Where it falls.
+        region: The region.
         part: Positions within the access.
         lanes: The threads of that part.
-        offsets: (count,) byte offsets that each thread sees.
+        offsets: (count,) byte offsets as each thread sees them.
         places: (count,) byte offsets into the region's data.
     """
 
@@ -40,12 +40,12 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
-    """An access before it is checked.
+    """An access to be checked.
 
     Attributes:
         position: Index of the instruction.
         addresses: (count,) byte addresses in the instruction's state space.
-        width: Bytes that each thread accesses.
+        width: Bytes accessed per thread.
         lanes: The threads.
         verb: `load`, `store` or `atomic`, for findings.
     """
@@ -58,10 +58,10 @@ class Attempt:
 
 
 class AddressChecker:
-    """Splits accesses of a batch by region, and leaves out what is out of bounds, misaligned or a write to constants.
+    """Splits a batch's accesses by region, rejecting those out of bounds, misaligned, or to read-only memory.
 
     Attributes:
-        extents: Position of an instruction to the shared or local variable that its address derives from.
+        extents: The shared or local variable each instruction's address derives from, by position.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class AddressChecker:
             shared: The batch's shared memory.
             local: The batch's local memory.
             frame: The batch's parameters of device functions.
-            findings: Where faults are noted.
+            findings: The collector of faults.
         """
         self._space, self._findings = space, findings
         self.extents: Mapping[int, Place] = {}
         self._fixed = {"shared": shared, "local": local, "frame": frame}
 
     def reach(self, attempt: Attempt, space: str) -> Iterator[Reach]:
-        """Yield the good parts of an access; the bad ones become findings.
+        """Yield the valid parts of an access; report the invalid ones.
 
         Args:
             attempt: The access.
@@ -89,93 +89,95 @@ class AddressChecker:
         """
         if not len(attempt.addresses):
             return
-        for region, part, offsets in self._regions(space, attempt.addresses):
+        for region, positions, offsets in self._regions(space, attempt.addresses):
             if region is None:
                 detail = f"{attempt.verb} of {attempt.width} bytes where nothing is allocated"
-                self._find("out-of-bounds", attempt, part.indices(), detail)
+                self._find("out-of-bounds", attempt, positions.indices(), detail)
                 continue
             if attempt.verb != "load" and region.space in _CONSTANT and space != "frame":
                 detail = f"{attempt.verb} of {attempt.width} bytes to {region.name}, which kernels can only read"
-                self._find("read-only", attempt, part.indices(), detail)
+                self._find("read-only", attempt, positions.indices(), detail)
                 continue
             if space == "generic" and region.space == "shared" and names_peer(offsets):
-                yield from self._of_peers(attempt, region, part, offsets)
+                yield from self._of_peers(attempt, region, positions, offsets)
                 continue
-            bad = self._bad(attempt, region, part, offsets)
+            bad = self._bad(attempt, region, positions, offsets)
             if bad is None:
-                lanes = attempt.lanes.among(part)
-                yield Reach(region, part, lanes, offsets, region.places(offsets, lanes.rows))
+                lanes = attempt.lanes.among(positions)
+                yield Reach(region, positions, lanes, offsets, region.places(offsets, lanes.rows))
                 continue
             good = np.flatnonzero(~bad)
             if len(good):
-                kept, inside = part.take(good), offsets[good]
-                lanes = attempt.lanes.among(kept)
-                yield Reach(region, kept, lanes, inside, region.places(inside, lanes.rows))
+                valid, inside = positions.take(good), offsets[good]
+                lanes = attempt.lanes.among(valid)
+                yield Reach(region, valid, lanes, inside, region.places(inside, lanes.rows))
 
-    def _of_peers(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses) -> Iterator[Reach]:
-        """Yield the good part of an access by generic addresses to the shared memory of the cluster's blocks."""
-        batch, lanes = self._findings.batch, attempt.lanes.among(part)
-        named = in_cluster(batch, offsets)
-        if not named.all():
+    def _of_peers(self, attempt: Attempt, region: Region, positions: Lanes, offsets: Addresses) -> Iterator[Reach]:
+        """Yield the valid part of a generic access to the shared memory of the cluster's blocks."""
+        batch, lanes = self._findings.batch, attempt.lanes.among(positions)
+        in_range = in_cluster(batch, offsets)
+        if not in_range.all():
             detail = f"{attempt.verb} of {attempt.width} bytes {absent_block(batch)}"
-            self._find("out-of-bounds", attempt, part.take(np.flatnonzero(~named)).indices(), detail)
-        kept = np.flatnonzero(named)
-        if not len(kept):
+            self._find("out-of-bounds", attempt, positions.take(np.flatnonzero(~in_range)).indices(), detail)
+        valid = np.flatnonzero(in_range)
+        if not len(valid):
             return
-        inside, rows = peer_rows(batch, offsets[kept], lanes.take(kept))
-        bad = self._bad(attempt, region, part.take(kept), inside, name="a peer's shared memory")
-        good = np.arange(len(kept)) if bad is None else np.flatnonzero(~bad)
+        inside, rows = peer_rows(batch, offsets[valid], lanes.take(valid))
+        bad = self._bad(attempt, region, positions.take(valid), inside, name="a peer's shared memory")
+        good = np.arange(len(valid)) if bad is None else np.flatnonzero(~bad)
         if len(good):
-            chosen = part.take(kept[good])
+            chosen = positions.take(valid[good])
             places = inside[good] + rows[good] * region.stride
             yield Reach(region, chosen, attempt.lanes.among(chosen), inside[good], places)
 
     def _regions(self, space: str, addresses: Addresses) -> Iterator[tuple[Region | None, Lanes, Addresses]]:
-        """Split (count,) addresses by region: the region or None, the positions, and the offsets in the region."""
-        whole = Lanes(len(addresses))
+        """Split (count,) addresses by region: the region or None, positions, and offsets in the region."""
+        all_positions = Lanes(len(addresses))
         fixed = self._fixed.get(space)
         if fixed is not None:
-            yield fixed, whole, addresses
+            yield fixed, all_positions, addresses
             return
         if space == "kernel-param":
-            yield self._space.regions[PARAM_SEGMENT], whole, addresses
+            yield self._space.regions[PARAM_SEGMENT], all_positions, addresses
             return
         segments = addresses >> SEGMENT_SHIFT
         first = int(segments[0])
         if (segments == first).all():
-            yield self._allowed(space, first), whole, addresses & _WITHIN
+            yield self._allowed(space, first), all_positions, addresses & _WITHIN
             return
         for segment in np.unique(segments):
             at = np.flatnonzero(segments == segment)
-            yield self._allowed(space, int(segment)), whole.take(at), addresses[at] & _WITHIN
+            yield self._allowed(space, int(segment)), all_positions.take(at), addresses[at] & _WITHIN
 
     def _allowed(self, space: str, segment: int) -> Region | None:
-        """Return the region of a segment; None where there is none that an access to the space can reach."""
+        """Return a segment's region; None where an access to the space cannot reach it."""
         region = self._space.regions.get(segment)
         if region is None or space == "generic":
             return region
         return region if region.space in (space, "global") or (space == "global" and region.space == "const") else None
 
     def _nearest(self, region: Region, offset: int, name: str) -> str:
-        """Name an offset that is out of bounds: of the next buffer where it lies shortly before that one."""
+        """Describe an out-of-bounds offset, relative to the next buffer if it is shortly before that one."""
         following = self._space.regions.get((region.base >> SEGMENT_SHIFT) + 1) if region.space == "global" else None
         if following is not None and following.space == "global" and offset > _WITHIN // 2:
             region, offset, name = following, offset - int(_WITHIN) - 1, following.name
         return f"{offset} of {name} ({region.size} bytes)"
 
-    def _bad(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses, *, name: str = "") -> Mask | None:
-        """Note what is out of bounds or misaligned; return which offsets are, or None where none is.
+    def _bad(
+        self, attempt: Attempt, region: Region, positions: Lanes, offsets: Addresses, *, name: str = ""
+    ) -> Mask | None:
+        """Report out-of-bounds and misaligned offsets; return their mask, or None if there are none.
 
-        Findings call the region by its own name where no other one is given.
+        Findings use the region's own name by default.
         """
         width, bad, name = attempt.width, None, name or region.name
         limit = region.size - width
-        what = f"{attempt.verb} of {width} bytes at offset"
+        access = f"{attempt.verb} of {width} bytes at offset"
         if limit < 0 or int(offsets.view(np.uint64).max()) > limit:
             bad = (offsets < 0) | (offsets > limit)
             at = np.flatnonzero(bad)
-            detail = f"{what} {self._nearest(region, int(offsets[at[0]]), name)}"
-            self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
+            detail = f"{access} {self._nearest(region, int(offsets[at[0]]), name)}"
+            self._find("out-of-bounds", attempt, positions.take(at).indices(), detail)
         place = self.extents.get(attempt.position)
         if place is not None and region.space == place.space:
             beyond = (offsets < place.offset) | (offsets > place.offset + place.size - width)
@@ -183,18 +185,18 @@ class AddressChecker:
                 at = np.flatnonzero(beyond)
                 variable = self._findings.element(place.space, region.name, place.offset, width).partition(" of ")[2]
                 inside = int(offsets[at[0]]) - place.offset
-                detail = f"{what} {inside} of {variable}, beyond the variable"
-                self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
+                detail = f"{access} {inside} of {variable}, beyond the variable"
+                self._find("out-of-bounds", attempt, positions.take(at).indices(), detail)
                 bad = beyond if bad is None else bad | beyond
         if width > 1 and int(np.bitwise_or.reduce(offsets)) & (width - 1):
             crooked = (offsets & (width - 1)) != 0
             bad = crooked if bad is None else bad | crooked
             at = np.flatnonzero(crooked)
-            detail = f"{what} {int(offsets[at[0]])} of {name}"
-            self._find("misaligned", attempt, part.take(at).indices(), detail)
+            detail = f"{access} {int(offsets[at[0]])} of {name}"
+            self._find("misaligned", attempt, positions.take(at).indices(), detail)
         return bad
 
     def _find(self, kind: FindingKind, attempt: Attempt, at: Indices, detail: str) -> None:
-        """Note a fault of the threads at some positions of an access."""
+        """Report a fault of the threads at some positions of an access."""
         threads = attempt.lanes.take(at).indices()
         self._findings.add(kind, attempt.position, detail, threads, address=int(attempt.addresses[at[0]]))

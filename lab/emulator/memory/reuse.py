@@ -1,12 +1,12 @@
-"""Which sectors of global memory a few blocks read again, and how much else they read in between.
+"""Data reuse in global memory: the sectors a few blocks read again, and the reuse distances.
 
-A cache keeps what was read lately. Whether a sector that a block reads again is still there depends on the lines that
-the block has read since: its distance. A cache of the least-recently-used kind serves every distance up to the lines
-that it holds, so that the distances say for caches of any size what they would serve.
+A cache keeps recently read data. Whether a sector read again by a block is still cached depends on the lines the block
+has read since: its reuse distance. An LRU cache hits at every distance up to its number of lines, so the distances give
+the hits for caches of any size.
 
-`AccessTrace` takes down the first accesses of the first blocks, and `counted` makes a `ReuseCount` of them. All warps
-of a block go forward together, but each issues the loads of a basic block one after the other, as on an SM, where
-nothing keeps a warp from its next load until it needs the value of an earlier one: of experiments/micro/l1_reuse, whose
+`AccessTrace` records the first accesses of the first blocks, and `counted` computes a `ReuseCount` from them. All warps
+of a block advance together, but each issues the loads of a basic block one after another, as on an SM, where a warp can
+issue its next load until it needs the value of an earlier one: of experiments/micro/l1_reuse, whose
 rows are far larger than what shared memory leaves of L1, no variant waits for L2.
 """
 
@@ -25,21 +25,21 @@ from lab.emulator.memory.memory import SEGMENT_SHIFT, Region
 from lab.emulator.results import ReuseCount
 
 THREADS: Final = 256
-"""Threads of the blocks whose accesses are taken down; at least one block."""
+"""The number of threads whose blocks are traced; at least one block."""
 MOST_LANES: Final = 60_000
-"""Accesses of lanes after which a trace ends."""
+"""The lane accesses after which a trace ends."""
 MOST_LINES: Final = 6_000
-"""Lines that are looked up after which a trace ends: some milliseconds of work."""
+"""The line look-ups after which a trace ends: some milliseconds of work."""
 _CLASSES: Final = 24
 
 
 class TraceFull(Exception):  # noqa: N818  a way out of the execution, not an error
-    """The trace holds as many accesses as it may."""
+    """Raised when the trace is full."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Noted:
-    """One instruction's accesses, (count,) each, in the `group`-th basic block that was executed."""
+    """One instruction's accesses, (count,) each, in the `group`-th executed basic block."""
 
     group: int
     addresses: Addresses
@@ -49,7 +49,7 @@ class _Noted:
 
 
 class _Accesses(NamedTuple):
-    """Accesses in the order of execution, one entry a lane; (count,) each."""
+    """Accesses in execution order, one entry per lane; (count,) each."""
 
     addresses: Addresses
     requests: Indices
@@ -58,7 +58,7 @@ class _Accesses(NamedTuple):
 
 
 class AccessTrace:
-    """The accesses to global memory that were taken down."""
+    """A trace of global-memory accesses."""
 
     def __init__(self) -> None:
         self._loads: list[_Noted] = []
@@ -67,16 +67,16 @@ class AccessTrace:
         self._sizes: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Note that some threads begin with a basic block."""
+        """Record that some threads start a basic block."""
         self._group += 1
 
     def note(
         self, verb: str, region: Region, offsets: Addresses, *, width: int, warps: Indices, blocks: Indices
     ) -> None:
-        """Take down one instruction.
+        """Record one instruction.
 
         Args:
-            verb: `load` or `store`; others are left out.
+            verb: `load` or `store`; others are ignored.
             region: The buffer.
             offsets: (count,) byte offsets in it.
             width: Bytes of each lane's access.
@@ -84,7 +84,7 @@ class AccessTrace:
             blocks: (count,) each lane's block.
 
         Raises:
-            TraceFull: No more is taken down.
+            TraceFull: The trace is full.
         """
         if verb not in ("load", "store"):
             return
@@ -96,61 +96,63 @@ class AccessTrace:
             raise TraceFull
 
     def counted(self) -> ReuseCount | None:
-        """Return what is read again; None where nothing was taken down."""
+        """Return the data reuse; None if nothing was recorded."""
         if not self._loads and not self._stores:
             return None
         loads, stores = _joined(self._loads), _joined(self._stores)
-        sectors, lines, again, held, requests = _reused(loads)
-        read, used = _filled(loads)
-        written, filled = _filled(stores)
+        sectors, lines, again, lines_per_block, requests = _reused(loads)
+        read_sectors, used = _filled(loads)
+        written_sectors, filled = _filled(stores)
         lonely = used <= SECTOR_BYTES // 2
-        random = np.unique(read[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT << SEGMENT_SHIFT)
+        random = np.unique(read_sectors[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT << SEGMENT_SHIFT)
         return ReuseCount(
             sectors,
             lines,
             again,
-            held,
-            read=len(read),
+            lines_per_block,
+            read=len(read_sectors),
             used=int(used.sum()),
             lonely=int(lonely.sum()),
             lonely_used=int(used[lonely].sum()),
             lonely_share=sum(self._sizes[base] for base in random.tolist()) / max(1, sum(self._sizes.values())),
             stored=len(_looked_up(stores, SECTOR_BYTES)[0]),
-            written=len(written),
+            written=len(written_sectors),
             filled=int(filled.sum()),
             passes=_passes(loads, requests),
         )
 
 
 def _joined(noted: list[_Noted]) -> _Accesses:
-    """Join instructions; a request is one warp's part of one. Requests are numbered in the order of issue."""
+    """Concatenate instructions; a request is one warp's part of one, numbered in issue order."""
     if not noted:
         nothing = np.zeros(0, np.int64)
         return _Accesses(nothing, nothing, nothing, nothing)
-    widest = 1 + max(int(one.warps.max()) for one in noted)
+    widest = 1 + max(int(instruction.warps.max()) for instruction in noted)
     return _Accesses(
-        np.concatenate([one.addresses for one in noted]),
-        np.concatenate([(one.group * widest + one.warps) * len(noted) + i for i, one in enumerate(noted)]),
-        np.concatenate([one.blocks for one in noted]),
-        np.concatenate([np.full(len(one.addresses), one.width) for one in noted]),
+        np.concatenate([instruction.addresses for instruction in noted]),
+        np.concatenate(
+            [(instruction.group * widest + instruction.warps) * len(noted) + i for i, instruction in enumerate(noted)]
+        ),
+        np.concatenate([instruction.blocks for instruction in noted]),
+        np.concatenate([np.full(len(instruction.addresses), instruction.width) for instruction in noted]),
     )
 
 
-def _looked_up(found: _Accesses, size: int) -> tuple[NDArray[np.int64], Indices, Indices]:
-    """Return the pieces of `size` bytes that requests touch, in order: (count,) requests, pieces, and their blocks."""
-    if not len(found.addresses):
+def _looked_up(accesses: _Accesses, size: int) -> tuple[NDArray[np.int64], Indices, Indices]:
+    """Return the `size`-byte pieces of each request, in order: (count,) requests, pieces and blocks."""
+    if not len(accesses.addresses):
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing
-    pairs = np.stack([found.requests, found.addresses // size])
+    pairs = np.stack([accesses.requests, accesses.addresses // size])
     order = np.lexsort(pairs[::-1])
-    pairs, blocks = pairs[:, order], found.blocks[order]
+    pairs, blocks = pairs[:, order], accesses.blocks[order]
     new = np.concatenate([[True], (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
     return pairs[0, new], pairs[1, new], blocks[new]
 
 
-def _passes(loads: _Accesses, most: int) -> int:
-    """Return the passes through the 32 banks of L1 that the requests up to the number `most` take, all together."""
-    counted = loads.requests <= most
+def _passes(loads: _Accesses, last_request: int) -> int:
+    """Return the passes through L1's 32 banks of all requests up to `last_request`."""
+    counted = loads.requests <= last_request
     words = loads.addresses[counted] // BANK_BYTES
     pairs = np.concatenate(
         [
@@ -170,9 +172,9 @@ def _passes(loads: _Accesses, most: int) -> int:
 
 
 def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float, int]:
-    """Return sectors and lines of the requests, sectors by the power of two of their distance, and lines a block.
+    """Return sectors, lines, sectors by power of two of their distance, and mean lines per block.
 
-    The last figure is the number of the last request that was looked at.
+    The last value is the number of the last request counted.
     """
     requests, sectors, blocks = _looked_up(loads, SECTOR_BYTES)
     if not len(sectors):
@@ -180,8 +182,8 @@ def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float, int]:
     lines = sectors * SECTOR_BYTES // LINE_BYTES
     starts = np.flatnonzero(np.concatenate([[True], (requests[1:] != requests[:-1]) | (lines[1:] != lines[:-1])]))
     if len(starts) > MOST_LINES:
-        kept = int(starts[MOST_LINES])
-        requests, sectors, lines, blocks = (x[:kept] for x in (requests, sectors, lines, blocks))
+        limit = int(starts[MOST_LINES])
+        requests, sectors, lines, blocks = (x[:limit] for x in (requests, sectors, lines, blocks))
         starts = starts[:MOST_LINES]
     ends = np.append(starts[1:], len(sectors))
     again = np.zeros(_CLASSES, np.int64)
@@ -192,16 +194,16 @@ def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float, int]:
     ):
         stack = stacks.setdefault(block, _Stack())
         stack.read(line, listed[start:end], again)
-    held = sum(len(stack.kept) for stack in stacks.values()) / len(stacks)
+    mean_lines = sum(len(stack.kept) for stack in stacks.values()) / len(stacks)
     least = int(np.flatnonzero(again)[-1]) + 1 if again.any() else 0
-    return len(sectors), len(starts), tuple(again[:least].tolist()), held, int(requests[-1])
+    return len(sectors), len(starts), tuple(again[:least].tolist()), mean_lines, int(requests[-1])
 
 
 class _Stack:
-    """The lines that a block has read, by when it did so last.
+    """The lines a block has read, ordered by last use.
 
     Attributes:
-        kept: By line: for each of its sectors the largest distance of the line since the sector was read.
+        kept: By line and sector: the line's largest distance since the sector was read.
     """
 
     def __init__(self) -> None:
@@ -211,34 +213,34 @@ class _Stack:
         self._now = 0
 
     def read(self, line: int, sectors: list[int], again: NDArray[np.int64]) -> None:
-        """Read sectors of a line, and add those that were read before to `again`, by the class of their distance."""
+        """Read sectors of a line; count re-read sectors in `again`, by class of their distance."""
         last = self._last.get(line)
-        held = self.kept.setdefault(line, {})
+        distances = self.kept.setdefault(line, {})
         if last is not None:
             at = bisect_left(self._times, last)
-            distance = len(self._times) - at  # with the line itself: the lines that a cache must hold
+            distance = len(self._times) - at  # including the line itself: the lines a cache must hold
             del self._times[at]
-            for sector, most in held.items():
-                if distance > most:
-                    held[sector] = distance
+            for sector, largest in distances.items():
+                if distance > largest:
+                    distances[sector] = distance
         for sector in sectors:
-            most = held.get(sector, 0)
-            if most:
-                again[min((most - 1).bit_length(), _CLASSES - 1)] += 1
-            held[sector] = 1
+            largest = distances.get(sector, 0)
+            if largest:
+                again[min((largest - 1).bit_length(), _CLASSES - 1)] += 1
+            distances[sector] = 1
         self._times.append(self._now)
         self._last[line] = self._now
         self._now += 1
 
 
-def _filled(found: _Accesses) -> tuple[Indices, Indices]:
-    """Return the distinct sectors that blocks touch, and the bytes of each that they use, all together; (count,)."""
-    if not len(found.addresses):
-        return found.addresses, found.addresses
-    grain = int(found.widths.min())
+def _filled(accesses: _Accesses) -> tuple[Indices, Indices]:
+    """Return the distinct sectors blocks access, and the bytes used of each; (count,)."""
+    if not len(accesses.addresses):
+        return accesses.addresses, accesses.addresses
+    grain = int(accesses.widths.min())
     pieces = [
-        found.addresses[found.widths > step] // grain + step // grain
-        for step in range(0, int(found.widths.max()), grain)
+        accesses.addresses[accesses.widths > step] // grain + step // grain
+        for step in range(0, int(accesses.widths.max()), grain)
     ]
     sectors, counts = np.unique(np.unique(np.concatenate(pieces)) * grain // SECTOR_BYTES, return_counts=True)
     return sectors, counts * grain

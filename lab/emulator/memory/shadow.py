@@ -1,4 +1,4 @@
-"""What is known about each piece of memory: whether it was written, by whom, and what is still on its way."""
+"""The shadow state of memory: written bytes, latest writers and pending copies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lab.emulator.memory.order import PLAIN, WARPS, Order
 from lab.emulator.memory.races import CheckedAccess, Conflict, Races, Same, over_reads
 
 _LATEST = 32
-"""cp.async groups of a thread of which it is known when the thread waited for them."""
+"""The number of cp.async groups per thread with a recorded wait time."""
 
 
 class Shadow:
-    """Which bytes of a buffer have been written; nothing about races.
+    """The written bytes of a buffer, without race checks.
 
     Attributes:
         written: (bytes,) flags.
@@ -33,7 +33,7 @@ class Shadow:
         self.readable = readable
 
     def write(self, offsets: Addresses, width: int) -> None:
-        """Note a store of `width` bytes at each of (count,) offsets."""
+        """Record a store of `width` bytes at each of (count,) offsets."""
         for byte in range(width):
             self.written[offsets + byte] = True
 
@@ -50,13 +50,13 @@ class Shadow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AsyncRead:
-    """A read through the async proxy that has begun, one element for each cell that a reader reads.
+    """A started read through the async proxy, one element per cell and reader.
 
     Attributes:
-        found: The conflicts, whose positions are those of the cells.
-        cells: (cells,) what is read; once for each reader.
-        who: (cells,) the thread that reads it.
-        reader: (cells,) which of the readers that is.
+        found: The conflicts, with positions in the cells.
+        cells: (cells,) the cells read, once per reader.
+        who: (cells,) the reading thread.
+        reader: (cells,) the index of the reader.
     """
 
     found: list[Conflict]
@@ -70,9 +70,9 @@ class SharedShadow:
 
     Attributes:
         cells: The latest accesses.
-        races: Checks them.
-        bulk: What is known of bulk copies and mbarriers, in a kernel that has them.
-        completed: (threads,) cp.async groups whose completion each thread has waited for.
+        races: The race checks.
+        bulk: The state of bulk copies and mbarriers, in a kernel with these.
+        completed: (threads,) number of cp.async groups each thread has waited for.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class SharedShadow:
         *,
         bulk: bool = False,
     ) -> None:
-        """Begin with nothing written.
+        """Start with nothing written.
 
         Args:
             row_bytes: Bytes of a block's row, padded.
             row_count: Blocks of the batch.
             granule: Bytes of a cell.
-            clocks: What orders the batch's threads.
+            clocks: The order of the batch's threads.
             bulk: The kernel has bulk copies or mbarriers.
         """
         threads = len(clocks.ids)
@@ -103,7 +103,7 @@ class SharedShadow:
         self._any_pending = False
         self.completed = np.zeros(threads, np.int32)
         self._visible = np.zeros(threads, np.int32)  # `completed` at the block's last barrier
-        self._waits: Stamps | None = None  # (_LATEST, threads) when each thread waited for its latest groups
+        self._waits: Stamps | None = None  # (_LATEST, threads) time of each thread's wait for its latest groups
         self.bulk = AsyncShadow(self.cells, clocks, row_count) if bulk else None
 
     # --- loads ------------------------------------------------------------------------------------------------
@@ -111,76 +111,76 @@ class SharedShadow:
     def read(
         self, offsets: Addresses, width: int, threads: Indices, instruction: int, order: Order = PLAIN
     ) -> list[Conflict]:
-        """Check a load and note it.
+        """Check and record a load.
 
         Args:
             offsets: (count,) byte offsets into the batch's shared memory.
             width: Bytes of the access.
-            threads: (count,) the batch's index of each thread.
+            threads: (count,) each thread's index within the batch.
             instruction: Index of the instruction.
-            order: How strong the access is.
+            order: The access's memory order.
         """
         side = CheckedAccess(self.cells.covered(offsets, width), threads, order, instruction)
-        found = self._unwritten(side.cells)
-        found += self.races.read(side)
+        conflicts = self._unwritten(side.cells)
+        conflicts += self.races.read(side)
         if self._any_pending:
-            found += self._unwaited(side)
+            conflicts += self._unwaited(side)
         if self.bulk is not None:
-            found += self._beside_bulk(self.bulk, side.cells.reshape(-1), side.who, "read of")
-        return found
+            conflicts += self._beside_bulk(self.bulk, side.cells.reshape(-1), side.who, "read of")
+        return conflicts
 
     def unwritten(self, offsets: Addresses, width: int) -> list[Conflict]:
-        """Check that some thread wrote what accesses of `width` bytes at (count,) offsets read."""
+        """Check that accesses of `width` bytes at (count,) offsets only read written memory."""
         return self._unwritten(self.cells.covered(offsets, width))
 
     def fresh(self, offsets: Addresses, width: int) -> Mask:
-        """Return which of `width` bytes at offsets of some shape nobody wrote, in one dimension more."""
+        """Return which of `width` bytes at some offsets are unwritten, with one more dimension."""
         granule = self.cells.granule
         if self._written[(offsets[..., None] + np.arange(0, width, granule)) // granule].all():
             return np.zeros((*offsets.shape, width), np.bool_)
         return np.asarray(~self._written[(offsets[..., None] + np.arange(width)) // granule])
 
     def forget(self, offsets: Addresses, width: int) -> None:
-        """Count `width` bytes at (count,) offsets as unwritten: what was stored there is not defined."""
+        """Mark `width` bytes at (count,) offsets as unwritten: an undefined value was stored."""
         self._written[self.cells.covered(offsets, width)] = False
 
     def _unwritten(self, cells: Indices) -> list[Conflict]:
-        written = self._written[cells]
-        if written.all():
+        is_written = self._written[cells]
+        if is_written.all():
             return []
-        bad = np.flatnonzero(~written) // written.shape[1]
+        bad = np.flatnonzero(~is_written) // is_written.shape[1]
         return [Conflict("uninitialised-read", bad, detail="nothing wrote this shared memory")]
 
     @staticmethod
     def _beside_bulk(
         bulk: AsyncShadow, cells: Indices, threads: Indices, verb: str, *, warp: bool = False
     ) -> list[Conflict]:
-        """Check an access to what a bulk copy may still be writing, or to an mbarrier.
+        """Check an access to pending bulk-copy data or to an mbarrier.
 
         Args:
             bulk: This shadow's.
             cells: (count * pieces,) cells of the access.
             threads: (count,) its threads.
-            verb: What the access is called.
-            warp: It is that of whole warps.
+            verb: The access's name in findings.
+            warp: It is an access of whole warps.
         """
-        found = []
+        conflicts = []
         pieces = len(cells) // max(1, len(threads))
         at = bulk.unseen(cells, np.repeat(threads, pieces), warp=warp)
         if len(at):
             detail = f"{verb} memory that an asynchronous copy writes, before a wait for the phase of its mbarrier"
-            found.append(Conflict("async-not-waited", at // pieces, *bulk.copier(cells[at]), "write", detail))
+            conflicts.append(Conflict("async-not-waited", at // pieces, *bulk.copier(cells[at]), "write", detail))
         at = bulk.of_mbarriers(cells)
         if len(at):
             detail = f"{verb} a live mbarrier by an instruction that is not an mbarrier instruction"
-            found.append(Conflict("mbarrier-misuse", at // pieces, detail=detail))
-        return found
+            conflicts.append(Conflict("mbarrier-misuse", at // pieces, detail=detail))
+        return conflicts
 
     def _unwaited(self, side: CheckedAccess) -> list[Conflict]:
         group, by = self._pending[side.cells], self._pending_by[side.cells]
-        done = np.where(by == side.who[:, None], self.completed[by], self._visible[by])
-        at = np.flatnonzero(group > done)
-        if len(at) and self._waits is not None:  # what a thread has waited for may be known otherwise
+        completed = np.where(by == side.who[:, None], self.completed[by], self._visible[by])
+        at = np.flatnonzero(group > completed)
+        if len(at) and self._waits is not None:  # a thread's wait may be known in another way
             groups, whose = group.reshape(-1)[at], by.reshape(-1)[at]
             open_ = groups > self.completed[whose]
             stamps = self._waits[groups % _LATEST, whose]
@@ -197,8 +197,8 @@ class SharedShadow:
         else:
             detail = "cp.async into this memory has been waited for by its thread, with no barrier since"
             remedy = "__syncthreads() between the wait and the access"
-        copies, others = self.cells.write.at[side.cells].reshape(-1)[at], whose + self.clocks.base
-        return [Conflict("async-not-waited", at // group.shape[1], others, copies, "write", detail, remedy)]
+        copies, writers = self.cells.write.at[side.cells].reshape(-1)[at], whose + self.clocks.base
+        return [Conflict("async-not-waited", at // group.shape[1], writers, copies, "write", detail, remedy)]
 
     # --- stores -----------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class SharedShadow:
         width: int,
         threads: Indices,
         instruction: int,
-        same: Same,
+        unchanged: Same,
         *,
         order: Order = PLAIN,
         group: NDArray[np.int32] | None = None,
@@ -216,35 +216,35 @@ class SharedShadow:
         update: bool = False,
         floats: Callable[[], int] = int,
     ) -> tuple[list[Conflict], bool]:
-        """Check a store and note it. Call it before the bytes change.
+        """Check and record a store. Call it before the bytes change.
 
         Args:
             offsets: (count,) byte offsets into the batch's shared memory.
             width: Bytes of the access.
             threads: (count,) the batch's index of each thread.
             instruction: Index of the instruction.
-            same: Given positions of the access, returns whether memory already holds what they write.
-            order: How strong the access is.
-            group: For cp.async, (count,) each thread's running number of the group, from 1.
-            values: What is written, (count,) bits for each element; None for an atomic update.
+            unchanged: Returns, for positions of the access, whether memory already holds the written values.
+            order: The access's memory order.
+            group: For cp.async, (count,) each thread's current group number, from 1.
+            values: The written values, (count,) bits per element; None for an atomic update.
             update: The access is an atomic update.
             floats: As in `Races.collisions`.
 
         Returns:
-            The conflicts, and whether several threads wrote one value to one place.
+            The conflicts, and whether several threads wrote one value to one location.
         """
         side = CheckedAccess(self.cells.covered(offsets, width), threads, order, instruction)
-        found, alike = self.races.write(side, same, update=update)
+        conflicts, alike = self.races.write(side, unchanged, update=update)
         if values is not None:
             clash, equal = self.races.collisions(side, offsets, values, floats)
-            found += [clash] if clash is not None else []
+            conflicts += [clash] if clash is not None else []
             alike |= equal
         cells = side.cells
         if self.bulk is not None:
             flat = cells.reshape(-1)
-            found += self._beside_bulk(self.bulk, flat, threads, "write over")
-            found += self._over_reads(self.bulk, flat, len(threads), "write over")
-            found += over_reads(side, self.cells, self.clocks)
+            conflicts += self._beside_bulk(self.bulk, flat, threads, "write over")
+            conflicts += self._over_reads(self.bulk, flat, len(threads), "write over")
+            conflicts += over_reads(side, self.cells, self.clocks)
             self.bulk.note_writers(flat, np.repeat(threads, cells.shape[1]))
         self._written[cells] = True
         if group is not None:
@@ -252,7 +252,7 @@ class SharedShadow:
             self._pending[cells], self._pending_by[cells] = group[:, None], threads[:, None]
         elif self._any_pending:
             self._pending[cells] = 0
-        return found, alike
+        return conflicts, alike
 
     # --- bulk copies and mbarriers ----------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class SharedShadow:
         generic: bool = False,
         update: bool = False,
     ) -> list[Conflict]:
-        """Check a bulk copy's write of `size` bytes and note it.
+        """Check and record a bulk copy's write of `size` bytes.
 
         Args:
             bulk: This shadow's.
@@ -278,36 +278,36 @@ class SharedShadow:
             thread: The thread that asks for the copy.
             instruction: Index of the instruction.
             mbarrier: Number of its mbarrier in the block.
-            phase: The phase that awaits the copy.
+            phase: The phase that tracks the copy.
             generic: The write does not go through the async proxy.
-            update: It updates what is there, as others may at the same time.
+            update: It is a reduction, which may be concurrent with others.
         """
         cells = self.cells.span(offset, size)
-        who = np.array([thread])
-        found: list[Conflict] = []
+        threads = np.array([thread])
+        conflicts: list[Conflict] = []
         if not update:
-            side = CheckedAccess(cells[None], who, PLAIN, instruction)
-            found, _ = self.races.write(side, lambda at: np.zeros(len(at), np.bool_))
-            found += self._beside_bulk(bulk, cells, who, "bulk copy over")
-        found += self._over_reads(bulk, cells, 1, "bulk copy over")
-        found += over_reads(CheckedAccess(cells[None], who, PLAIN, instruction), self.cells, self.clocks)
+            side = CheckedAccess(cells[None], threads, PLAIN, instruction)
+            conflicts, _ = self.races.write(side, lambda at: np.zeros(len(at), np.bool_))
+            conflicts += self._beside_bulk(bulk, cells, threads, "bulk copy over")
+        conflicts += self._over_reads(bulk, cells, 1, "bulk copy over")
+        conflicts += over_reads(CheckedAccess(cells[None], threads, PLAIN, instruction), self.cells, self.clocks)
         at = cells[:0] if generic else bulk.unfenced(cells)
         if len(at):
-            detail = "bulk copy over what threads wrote, without a fence.proxy.async between the two"
-            found.append(self._missing_fence(bulk, cells[at], at // len(cells), detail))
+            detail = "bulk copy over data that threads wrote, without a fence.proxy.async between the two"
+            conflicts.append(self._missing_fence(bulk, cells[at], at // len(cells), detail))
         self._written[cells] = True
         self.cells.write.stamps[cells] = WRITTEN
         if self._any_pending:
             self._pending[cells] = 0
         bulk.note_copy(cells, thread, instruction, mbarrier, phase)
-        return found
+        return conflicts
 
     def use_mbarrier(
         self, bulk: AsyncShadow, offsets: Addresses, threads: Indices, *, bulk_copy: bool
     ) -> list[Conflict]:
         """Check that mbarriers were initialised before the last barrier.
 
-        For a bulk copy, check that the proxies were fenced since, too.
+        For a bulk copy, also check for a proxy fence since then.
 
         Args:
             bulk: This shadow's.
@@ -316,20 +316,20 @@ class SharedShadow:
             bulk_copy: The use is a bulk copy's.
         """
         cells = offsets // self.cells.granule
-        found = []
+        conflicts = []
         stamps = self.cells.write.stamps[cells]
         at = self.races.late(stamps[:, None], threads)
         if len(at):
             at = at[~(bulk.announced(cells[at]) & self.clocks.know_initialised(stamps[at], threads[at]))]
         if len(at):
             detail = "use of an mbarrier that another thread initialised, with no barrier between the two"
-            others = self.races.threads_of(stamps[at])
-            found.append(Conflict("shared-race", at, others, self.cells.write.at[cells[at]], "write", detail))
+            initialisers = self.races.threads_of(stamps[at])
+            conflicts.append(Conflict("shared-race", at, initialisers, self.cells.write.at[cells[at]], "write", detail))
         at = bulk.unfenced(cells) if bulk_copy else at[:0]
         if len(at):
             detail = "bulk copy with an mbarrier that was initialised without a fence of the proxies since"
-            found.append(self._missing_fence(bulk, cells[at], at, detail))
-        return found
+            conflicts.append(self._missing_fence(bulk, cells[at], at, detail))
+        return conflicts
 
     def begin_async_read(
         self,
@@ -338,48 +338,48 @@ class SharedShadow:
         readers: Indices,
         instruction: int,
         *,
-        what: str,
+        description: str,
         warp: bool = False,
         follow: bool = False,
     ) -> AsyncRead:
-        """Check what bulk copies or a matrix instruction read through the async proxy, and note it.
+        """Check and record reads of bulk copies or a matrix instruction through the async proxy.
 
-        What a thread of a warp wrote last, it reads itself; the reader stands for its warp elsewhere.
+        Cells last written by a thread of the warp count as read by that thread, others by the reader.
 
         Args:
             offsets: (readers, count) byte offsets into the batch's shared memory.
             width: Bytes at each of them.
-            readers: (readers,) the threads that ask for it, or the first of each warp that does.
+            readers: (readers,) the issuing threads, or the first of each issuing warp.
             instruction: Index of the instruction.
-            what: What reads, in words.
+            description: The reader's name in findings.
             warp: Whole warps read.
-            follow: What they find unwritten is followed, and is no fault by itself.
+            follow: Unwritten values are tracked, and are not a fault by themselves.
         """
         of, cells = self.cells.under_each(offsets, width)
-        who = readers[of]
+        threads = readers[of]
         if warp:
             stamps = self.cells.write.stamps[cells]
             writers = self.races.threads_of(stamps).astype(np.int64) - self.clocks.base
-            who = np.where((stamps > WRITTEN) & (warp_of(writers) == warp_of(who)), writers, who)
-        side = CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction)
-        # The end of the read is remembered. Until then `reading` tells of writes, where there is one.
-        found = [] if follow else self._unwritten(side.cells)
-        found += self.races.read(side, passing=self.bulk is not None)
+            threads = np.where((stamps > WRITTEN) & (warp_of(writers) == warp_of(threads)), writers, threads)
+        side = CheckedAccess(cells[:, None], threads, WARPS if warp else PLAIN, instruction)
+        # The end of the read is recorded. Until then, `reading` detects conflicting writes.
+        conflicts = [] if follow else self._unwritten(side.cells)
+        conflicts += self.races.read(side, passing=self.bulk is not None)
         if self._any_pending:
-            found += self._unwaited(side)
+            conflicts += self._unwaited(side)
         if self.bulk is not None:
-            found += self._beside_bulk(self.bulk, cells, who, "read of", warp=warp)
+            conflicts += self._beside_bulk(self.bulk, cells, threads, "read of", warp=warp)
             at = self.bulk.unfenced(cells)
             if len(at):
-                detail = f"{what} of what threads wrote, without a fence.proxy.async between the two"
-                found.append(self._missing_fence(self.bulk, cells[at], at, detail))
-            self.bulk.begin_read(cells, who, instruction)
-        return AsyncRead(found, cells, who, of)
+                detail = f"{description} of data that threads wrote, without a fence.proxy.async between the two"
+                conflicts.append(self._missing_fence(self.bulk, cells[at], at, detail))
+            self.bulk.begin_read(cells, threads, instruction)
+        return AsyncRead(conflicts, cells, threads, of)
 
     def send(
         self, bulk: AsyncShadow, offset: int, size: int, thread: int, instruction: int, *, until: tuple[Place, int]
     ) -> list[Conflict]:
-        """Check what a bulk copy to a peer reads, which it may do until a phase of the peer's mbarrier is complete.
+        """Check the reads of a bulk copy to a peer, pending until the peer's mbarrier phase completes.
 
         Args:
             bulk: This shadow's.
@@ -391,27 +391,27 @@ class SharedShadow:
         """
         cells = self.cells.span(offset, size)
         side = CheckedAccess(cells[:, None], np.full(len(cells), thread), PLAIN, instruction)
-        found = self._unwritten(side.cells) + self.races.read(side, passing=True)
+        conflicts = self._unwritten(side.cells) + self.races.read(side, passing=True)
         if self._any_pending:
-            found += self._unwaited(side)
-        found += self._beside_bulk(bulk, cells, side.who, "read of")
+            conflicts += self._unwaited(side)
+        conflicts += self._beside_bulk(bulk, cells, side.who, "read of")
         at = bulk.unfenced(cells)
         if len(at):
-            detail = "bulk copy of what threads wrote, without a fence.proxy.async between the two"
-            found.append(self._missing_fence(bulk, cells[at], at, detail))
+            detail = "bulk copy of data that threads wrote, without a fence.proxy.async between the two"
+            conflicts.append(self._missing_fence(bulk, cells[at], at, detail))
         key = self.clocks.announce(*until)
         self.cells.note_read(cells, PendingRead(((key, until[1]),), thread + self.clocks.base, instruction))
-        return found
+        return conflicts
 
-    def end_async_read(self, cells: Indices, who: Indices, instruction: int, *, warp: bool = False) -> None:
-        """Note that all has been read that `begin_async_read` noted: who asked for it has waited."""
-        self.races.read(CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction))
+    def end_async_read(self, cells: Indices, threads: Indices, instruction: int, *, warp: bool = False) -> None:
+        """Record the end of reads started by `begin_async_read`: their issuer has waited."""
+        self.races.read(CheckedAccess(cells[:, None], threads, WARPS if warp else PLAIN, instruction))
         if self.bulk is not None:
             self.bulk.end_read(cells)
 
     @staticmethod
     def _over_reads(bulk: AsyncShadow, cells: Indices, count: int, verb: str) -> list[Conflict]:
-        """Check a write to what may still be read; arguments as in `_beside_bulk`, with the accesses' count."""
+        """Check a write to memory that may still be read; arguments as in `_beside_bulk`, with the access count."""
         at = np.flatnonzero(bulk.reading[cells])
         if not len(at):
             return []
@@ -419,35 +419,35 @@ class SharedShadow:
         pieces = len(cells) // max(1, count)
         return [Conflict("async-not-waited", at // pieces, *bulk.reader(cells[at]), "read", detail)]
 
-    def _missing_fence(self, bulk: AsyncShadow, held: Indices, which: Indices, detail: str) -> Conflict:
-        writers = bulk.writer_of(held) + self.clocks.base
-        return Conflict("missing-proxy-fence", which, writers, self.cells.write.at[held], "write", detail)
+    def _missing_fence(self, bulk: AsyncShadow, cells: Indices, which: Indices, detail: str) -> Conflict:
+        writers = bulk.writer_of(cells) + self.clocks.base
+        return Conflict("missing-proxy-fence", which, writers, self.cells.write.at[cells], "write", detail)
 
     # --- barriers and waits -----------------------------------------------------------------------------------
 
     def wait_groups(self, rows: Indices | slice, groups: NDArray[np.int32]) -> None:
-        """Note that threads have waited for their cp.async groups up to some number, one each."""
+        """Record that threads have waited for their cp.async groups up to a number, one each."""
         before = self.completed[rows].copy()
         after = np.maximum(before, groups)
         self.completed[rows] = after
-        more = after - before
-        most = min(int(more.max(initial=0)), _LATEST)
-        if not most:
+        added = after - before
+        count = min(int(added.max(initial=0)), _LATEST)
+        if not count:
             return
         if self._waits is None:
             self._waits = np.zeros((_LATEST, len(self.completed)), np.int64)
         stamps = self.clocks.stamps(rows, PLAIN)
         newest = int(after[0])
-        if most == 1 and more.all() and (after == newest).all():  # as where all threads go the same way
+        if count == 1 and added.all() and (after == newest).all():  # the common case of converged threads
             self._waits[newest % _LATEST, rows] = stamps
             return
-        who = np.arange(len(self.completed))[rows]
-        for back in range(most):
-            fresh = more > back
-            self._waits[(after[fresh] - back) % _LATEST, who[fresh]] = stamps[fresh]
+        threads = np.arange(len(self.completed))[rows]
+        for back in range(count):
+            fresh = added > back
+            self._waits[(after[fresh] - back) % _LATEST, threads[fresh]] = stamps[fresh]
 
     def sending(self, block: int, threads: Indices) -> list[PendingRead]:
-        """Return the copies to peers that may still read a block of which (count,) threads knew last."""
+        """Return the copies to peers that may still read a block, as its last (count,) threads know."""
         return [
             copy
             for copy in self.cells.reads_in_row(block)
@@ -455,20 +455,20 @@ class SharedShadow:
         ]
 
     def pending(self) -> Mask | None:
-        """Return which cells cp.async may still write, as its own thread knows; None for none."""
+        """Return the cells cp.async may still write, as its own thread knows; None for none."""
         if not self._any_pending:
             return None
         late: Mask = self._pending > self.completed[self._pending_by]
         return late
 
     def hand_over(self, bulk: AsyncShadow, threads: Indices, mbarriers: Indices, phases: Indices) -> None:
-        """Let phases of mbarriers await the cp.async of (count,) threads: whoever sees them complete may read.
+        """Make mbarrier phases track the cp.async copies of (count,) threads.
 
         Args:
             bulk: This shadow's.
-            threads: The batch's index of each thread.
-            mbarriers: Number of its mbarrier.
-            phases: The current phase of it.
+            threads: Each thread's index within the batch.
+            mbarriers: The number of its mbarrier.
+            phases: The mbarrier's current phase.
         """
         if not self._any_pending:
             return
@@ -481,9 +481,9 @@ class SharedShadow:
             self._pending[cells] = 0
 
     def in_flight(self, threads: Indices) -> tuple[Indices, Indices]:
-        """Return who asked for copies that (count,) threads have not waited for, and the copies' instructions.
+        """Return the issuers and instructions of copies that (count,) threads have not waited for.
 
-        Both are (cells,) of the cells that await a copy; what is in flight for a thread is told once.
+        Both are (cells,), for the cells with a pending copy; each copy is returned once.
         """
         if not self._any_pending:
             return threads[:0], threads[:0]
@@ -496,18 +496,18 @@ class SharedShadow:
         return by[late].astype(np.int64), positions
 
     def order_blocks(self, rows: Indices | slice, threads: Mask | slice) -> None:
-        """Share what the threads of whole blocks know of copies: they have passed a barrier.
+        """Share knowledge of copies among the threads of whole blocks after a barrier.
 
         Args:
-            rows: (blocks,) indices of the blocks; a full slice for all of them.
-            threads: (threads,) which threads are theirs; a full slice for all of them.
+            rows: (blocks,) indices of the blocks; a full slice for all.
+            threads: (threads,) mask of their threads; a full slice for all.
         """
         if self.bulk is not None:
             self.bulk.order_blocks(rows)
         self._visible[threads] = self.completed[threads]
 
     def order_threads(self, threads: Indices) -> None:
-        """Share what (count,) threads of a block know of copies: they have passed a barrier."""
+        """Share knowledge of copies among (count,) threads of a block after a barrier."""
         if self.bulk is not None:
             self.bulk.order_threads(threads)
         self._visible[threads] = self.completed[threads]

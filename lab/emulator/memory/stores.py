@@ -1,4 +1,4 @@
-"""A log of the blocks that store to a buffer, and of where they store."""
+"""The store log of a buffer: which blocks store where."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from lab.emulator.arrays import Addresses, Indices, distinct
 
 _SHIFT: Final = 40
-"""Bits of an element's index; a segment has fewer bytes."""
+"""The number of bits of an element's index; a segment has fewer bytes."""
 
 
 class StoreLog:
-    """The stores to one buffer, atomic updates and bulk copies included.
+    """The stores to one buffer, including atomic updates and bulk copies.
 
     Attributes:
         updated: Atomics or reductions updated it.
@@ -25,13 +25,13 @@ class StoreLog:
         self._spans: list[tuple[Addresses, int]] = []
 
     def note(self, blocks: Indices, offsets: Addresses, width: int, *, update: bool = False) -> None:
-        """Note a store, or an update, of `width` bytes at (count,) byte offsets, by threads of (count,) blocks."""
+        """Record a store or update of `width` bytes at (count,) byte offsets, by threads of (count,) blocks."""
         self.updated |= update
         self._blocks.append(blocks)
         self._spans.append((offsets, width))
 
     def elements(self, itemsize: int) -> tuple[Indices, Indices]:
-        """Return (rows,) block and element of each element stored to: each pair once, ordered by block, then element.
+        """Return the distinct (rows,) pairs of block and element stored to, in order.
 
         Args:
             itemsize: Bytes of an element.
@@ -41,5 +41,5 @@ class StoreLog:
             count = (width - 1) // itemsize + 1
             elements = (offsets // itemsize)[:, None] + np.arange(count)
             keys.append(((blocks << _SHIFT)[:, None] + elements).reshape(-1))
-        found = distinct(np.concatenate(keys))  # one sort of numbers is ten times as fast as one of pairs
-        return found >> _SHIFT, found & (1 << _SHIFT) - 1
+        unique_keys = distinct(np.concatenate(keys))  # sorting numbers is ten times faster than sorting pairs
+        return unique_keys >> _SHIFT, unique_keys & (1 << _SHIFT) - 1

@@ -1,6 +1,6 @@
-"""Tensor maps in the emulator's encoding: bytes that a kernel may only hand to a bulk tensor copy.
+"""Tensor maps in the emulator's encoding: opaque bytes for bulk tensor copies.
 
-What `cuTensorMapEncodeTiled` writes is not documented, so this encoding is the emulator's own.
+The encoding of `cuTensorMapEncodeTiled` is not documented; this one is specific to the emulator.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ MAGIC = b"tensormp"
 _MOST_RANK = 5
 _MOST_SPACE = 3
 _FIELDS = struct.Struct("<8sQ5Q4Q5HHBB5BB6h")
-"""Magic, base, extents, strides, box, swizzle, element type, rank, steps, whether it is for im2col, lower and upper
-corner of its pixels: each at a multiple of its size."""
+"""The layout: magic, base, extents, strides, box, swizzle, type, rank, steps, im2col flag, pixel corners."""
 
 ELEMENTS: Final = (
     ("u8", 1), ("u16", 2), ("u32", 4), ("s32", 4), ("u64", 8), ("s64", 8), ("f16", 2), ("f32", 4), ("f32", 4),
     ("f64", 8), ("bf16", 2), ("f32", 4), ("f32", 4),
 )  # fmt: skip
-"""Element types and their bytes by the numbers that `tensormap.replace` has for them; tf32 is held as f32."""
+"""Element types and their bytes, indexed by `tensormap.replace` numbers; tf32 is held as f32."""
 _BYTES: Final = dict(ELEMENTS)
 
 
 class MapField(Enum):
-    """A field that a kernel may replace: where it begins, the bytes of a part, and its parts."""
+    """A replaceable field: its offset, the bytes per part, and the number of parts."""
 
     BASE = (8, 8, 1)
     EXTENT = (16, 8, _MOST_RANK)
@@ -45,7 +44,7 @@ class MapField(Enum):
 
 
 def place_of(field: MapField, ordinal: int) -> tuple[int, int]:
-    """Return where a part of a field begins, and its bytes.
+    """Return the offset and size of a field's part.
 
     Raises:
         UnknownForm: The field has no such part.
@@ -58,16 +57,16 @@ def place_of(field: MapField, ordinal: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A matrix, or a tensor of up to five dimensions, in global memory; the contiguous direction comes first.
+    """A tensor of up to five dimensions in global memory; the contiguous dimension comes first.
 
     Attributes:
         base: Generic address of its first byte.
         element: Type of an element, of `ELEMENTS`.
         extents: Size in elements.
         strides: Bytes from one element to the next along every direction but the contiguous one.
-        box: Size in elements of the part that one copy moves.
+        box: Size in elements of the tile one copy moves.
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; 0 for none.
-        pixels: Of a map for im2col, where its pixels lie; `box` then has the channels and the number of pixels.
+        pixels: The pixel box of an im2col map; `box` then has the channels and the number of pixels.
     """
 
     base: int
@@ -80,16 +79,16 @@ class Descriptor:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
+        """The bytes per element."""
         return _BYTES[self.element]
 
     @property
     def box_bytes(self) -> int:
-        """Bytes that one copy writes to shared memory, zeros outside of the matrix included."""
+        """The bytes one copy writes to shared memory, including zeros outside of the matrix."""
         return math.prod(self.box) * self.element_bytes
 
     def encode(self) -> bytes:
-        """Return the bytes of the kernel's parameter."""
+        """Encode the map as bytes of the kernel's parameter."""
         rank = len(self.extents)
         extents, box = ((*sizes, *[1] * (_MOST_RANK - len(sizes))) for sizes in (self.extents, self.box))
         strides = (*self.strides, *[0] * (_MOST_RANK - rank))
@@ -105,7 +104,7 @@ class Descriptor:
 
 
 def decode(raw: bytes) -> Descriptor | None:
-    """Read the bytes of a map; return None where they are no map, or one whose boxes leave elements out."""
+    """Decode a map; return None for invalid maps and for boxes that skip elements."""
     magic, base, *sizes = _FIELDS.unpack_from(raw)
     swizzle, number, rank = sizes[14:17]
     steps, of_pixels, corners = sizes[17:22], sizes[22], sizes[23:]
@@ -115,7 +114,7 @@ def decode(raw: bytes) -> Descriptor | None:
     if of_pixels:
         space = rank - 2
         parts = corners[:space], corners[_MOST_SPACE : _MOST_SPACE + space], steps[1 : 1 + space]
-        pixels = PixelBox(*(tuple(part) for part in parts))
+        pixels = PixelBox(*(tuple(corner) for corner in parts))
         return Descriptor(base, ELEMENTS[number][0], extents, strides, tuple(sizes[9:11]), swizzle, pixels)
     if any(step != 1 for step in steps[:rank]):
         return None

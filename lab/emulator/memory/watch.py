@@ -1,4 +1,4 @@
-"""Watching accesses for races, missing waits and reads of memory that nothing wrote."""
+"""Access checks: races, missing waits and reads of unwritten memory."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from lab.emulator.rounding import differ_by_rounding
 from lab.hardware.tensormaps import BYTES as MAP_BYTES
 
 _FEW = 64
-"""Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
+"""The largest number of threads of a strong write recorded as last writers: locks and flags have few."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignReads:
-    """Lanes that read registers of lanes which take no part in a shuffle.
+    """Lanes that read registers of inactive lanes in a shuffle.
 
     Attributes:
         readers: (count,) lanes.
-        sources: (count,) the lane that each one reads.
-        masks: (count,) the member mask that each one names.
+        sources: (count,) the source lane of each.
+        masks: (count,) the member mask of each.
         named: (count,) whether the source is in that mask.
-        exist: (count,) whether the block has a thread there.
+        exist: (count,) whether the source lane exists in the block.
     """
 
     readers: NDArray[np.int32]
@@ -50,7 +50,7 @@ class ForeignReads:
     exist: Mask
 
     def words(self, reader: int = -1) -> str:
-        """Say what a lane reads; what the first one reads where that lane reads nothing of the kind."""
+        """Describe a lane's invalid read, or the first lane's if that lane has none."""
         at = int(np.argmax(self.readers == reader))
         fate = "which has exited" if self.exist[at] else "which the block does not have"
         if not self.named[at]:
@@ -58,39 +58,39 @@ class ForeignReads:
         return f"lane {int(self.readers[at])} reads lane {int(self.sources[at])}, {fate}"
 
 
-_LOOSE_LOCK = "a lock is taken with no fence behind it: __threadfence() keeps what it guards from being done before"
+_LOOSE_LOCK = "a lock is taken without a fence after it: __threadfence() keeps the guarded accesses after the lock"
 
 
 class FollowsValues(Protocol):
-    """What follows undefined values: `lab.emulator.undefined.UndefinedValues`."""
+    """The interface for tracking undefined values: `lab.emulator.undefined.UndefinedValues`."""
 
     def follows(self, position: int) -> bool:
-        """Return whether a load's values are followed."""
+        """Return whether a load's values are tracked."""
 
     def load_local(self, position: int, reach: Reach, width: int, vector: int) -> None:
-        """Note what a load finds in local memory that nothing wrote."""
+        """Record unwritten local memory read by a load."""
 
     def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int, *, first: int = 0) -> None:
-        """Note for which threads an element was not written."""
+        """Record for which threads an element was unwritten."""
 
     def exchange(self, position: int, threads: Indices, reads: ForeignReads) -> None:
-        """Note which threads read registers of lanes that take no part in a shuffle."""
+        """Record the threads that read registers of inactive lanes in a shuffle."""
 
     def fetch(self, position: int, operand: int, rows: Mask, starts: Indices, *, region: Region, offset: int) -> None:
-        """Note which rows of an operand of `wgmma` hold something that was not written."""
+        """Record which rows of a `wgmma` operand contain unwritten data."""
 
     def store(self, position: int, reach: Reach, values: Sequence[Bits], *, first: int = 0) -> list[Mask | None]:
-        """Note a store; return, for each element, who stores an undefined value."""
+        """Record a store; return, for each element, which threads store an undefined value."""
 
 
 class AccessWatch:
-    """The shadows of a batch's memories; what they find becomes findings.
+    """The shadows of a batch's memories; reports their conflicts as findings.
 
     Attributes:
-        shadow: Races and initialisation of shared memory; None where nothing is checked, or there is none.
-        clocks: What orders accesses; None where nothing is checked.
-        undefined: What nothing has written, in registers and in local memory; None where there can be nothing.
-        lifetimes: Uses of the shared memory of other blocks; None without clusters.
+        shadow: Races and initialisation of shared memory; None without checks or shared memory.
+        clocks: The order of accesses; None without checks.
+        undefined: The tracker of undefined values in registers and local memory; None if there can be none.
+        lifetimes: Uses of other blocks' shared memory; None without clusters.
     """
 
     def __init__(
@@ -105,17 +105,17 @@ class AccessWatch:
         discarded: DiscardedReads | None = None,
         stored_floats: Callable[[int], int] = lambda _position: 0,
     ) -> None:
-        """Watch the memories of a batch.
+        """Set up the checks of a batch's memories.
 
         Args:
             batch: The threads.
             shared: Their shared memory.
-            shadow: What is known of it.
-            clocks: What orders accesses.
-            findings: Where faults are noted.
-            notes: Where it is noted what is no fault, but worth a look.
-            discarded: Races whose reader may do nothing with what it read; None: each race is a fault.
-            stored_floats: Returns the bits of the floats that a store writes, by its position; 0 for other values.
+            shadow: The shadow of shared memory.
+            clocks: The order of accesses.
+            findings: The collector of faults.
+            notes: Receives notes on noteworthy accesses that are not faults.
+            discarded: Races whose reader may discard the value; None to report every race.
+            stored_floats: Returns the bit width of the floats a store writes, by position; 0 for other values.
         """
         self._discarded, self._stored_floats = discarded, stored_floats
         self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
@@ -129,30 +129,30 @@ class AccessWatch:
 
     @property
     def bulk(self) -> AsyncShadow | None:
-        """What is known of bulk copies and mbarriers; None where nothing is checked."""
+        """The state of bulk copies and mbarriers; None without checks."""
         return None if self.shadow is None else self.shadow.bulk
 
     def _races_in(self, region: Region) -> Races | None:
-        """Return what checks accesses to a buffer for races; None where it is not watched."""
-        found = self._races.get(region)
-        if found is None and region.cells is not None and self.clocks is not None:
-            found = self._races[region] = Races(region.cells, self.clocks, "global-race", own=False)
-        return found
+        """Return the race checks of a buffer; None where it has none."""
+        races = self._races.get(region)
+        if races is None and region.cells is not None and self.clocks is not None:
+            races = self._races[region] = Races(region.cells, self.clocks, "global-race", own=False)
+        return races
 
     # --- accesses ---------------------------------------------------------------------------------------------
 
     def load(
         self, position: int, reach: Reach, width: int, order: Order = PLAIN, *, element: int = 0, first: int = 0
     ) -> None:
-        """Check a load of `width` bytes for each thread.
+        """Check a load of `width` bytes per thread.
 
         Args:
             position: Index of the instruction.
-            reach: Where it falls.
+            reach: The accessed memory.
             width: Bytes of the access.
-            order: How strong it is.
+            order: Its memory order.
             element: Bytes of an element, for findings; 0 for the whole width.
-            first: Number of the first element among those that the instruction loads.
+            first: Index of the first element among all elements the instruction loads.
         """
         region = reach.region
         self._use_peers(position, reach)
@@ -160,49 +160,51 @@ class AccessWatch:
             self._strong[position] = reach
         if region.space == "local":
             if self.undefined is not None and self.undefined.follows(position):
-                each = element or width
-                self.undefined.load_local(position, reach, each, width // each)
+                element_bytes = element or width
+                self.undefined.load_local(position, reach, element_bytes, width // element_bytes)
             return
         if region is self._shared:
             if self.shadow is not None:
-                found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
-                if found and self.undefined is not None and self.undefined.follows(position):
-                    found = self._follow(position, reach, found, width=width, element=element or width, first=first)
-                found = self._hold_back(position, reach, found, width=element or width, reads=True)
-                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
+                conflicts = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
+                if conflicts and self.undefined is not None and self.undefined.follows(position):
+                    conflicts = self._follow(
+                        position, reach, conflicts, width=width, element=element or width, first=first
+                    )
+                conflicts = self._hold_back(position, reach, conflicts, width=element or width, reads=True)
+                self._report(position, region, reach.lanes, reach.offsets, conflicts, width=element or width)
         else:
             if region.shadow is not None:
-                found = region.shadow.read(reach.places, width)
-                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
+                conflicts = region.shadow.read(reach.places, width)
+                self._report(position, region, reach.lanes, reach.offsets, conflicts, width=element or width)
             races = self._races_in(region)
             if races is not None:
                 side = CheckedAccess(races.cells.covered(reach.places, width), reach.lanes.indices(), order, position)
-                found = races.read(side) + _before_arrival(side.cells, races.cells, "read of")
+                conflicts = races.read(side) + _before_arrival(side.cells, races.cells, "read of")
                 if order.read_only:
-                    found += races.read_only(side)
-                found = self._hold_back(position, reach, found, width=element or width, reads=True)
-                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
+                    conflicts += races.read_only(side)
+                conflicts = self._hold_back(position, reach, conflicts, width=element or width, reads=True)
+                self._report(position, region, reach.lanes, reach.offsets, conflicts, width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
 
     def _use_peers(self, position: int, reach: Reach) -> None:
-        """Check that other blocks whose shared memory an access reaches are there."""
+        """Check that the peer blocks whose shared memory an access reaches exist."""
         if self.lifetimes is not None and reach.region is self._shared:
             self.lifetimes.use(position, reach.lanes.indices(), reach.places // self._shared.stride)
 
     def _follow(
-        self, position: int, reach: Reach, found: list[Conflict], *, width: int, element: int, first: int
+        self, position: int, reach: Reach, conflicts: list[Conflict], *, width: int, element: int, first: int
     ) -> list[Conflict]:
-        """Hand what a load of shared memory read unwritten to what follows values; return the other conflicts."""
-        others = [conflict for conflict in found if conflict.kind != "uninitialised-read"]
-        if self.shadow is None or self.undefined is None or len(others) == len(found):
-            return others
+        """Pass unwritten shared memory read by a load to value tracking; return the other conflicts."""
+        remaining = [conflict for conflict in conflicts if conflict.kind != "uninitialised-read"]
+        if self.shadow is None or self.undefined is None or len(remaining) == len(conflicts):
+            return remaining
         for i in range(width // element):
             fresh = np.zeros(len(reach.places), np.bool_)
             for conflict in self.shadow.unwritten(reach.places + i * element, element):
                 fresh[conflict.which] = True
             self.undefined.load(position, reach, fresh, i, element, first=first)
-        return others
+        return remaining
 
     def store(
         self,
@@ -214,33 +216,33 @@ class AccessWatch:
         group: NDArray[np.int32] | None = None,
         first: int = 0,
     ) -> None:
-        """Check a store, before the bytes change.
+        """Check a store before the bytes change.
 
         Args:
             position: Index of the instruction.
-            reach: Where it falls.
-            values: (count,) bits, one array for each element.
-            order: How strong it is.
-            group: For cp.async, (count,) each thread's running number of the group.
-            first: Number of the first element among those that the instruction stores.
+            reach: The accessed memory.
+            values: (count,) bits, one array per element.
+            order: Its memory order.
+            group: For cp.async, (count,) each thread's current group number.
+            first: Index of the first element among all elements the instruction stores.
         """
-        width, whole, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
+        width, total_width, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
         mine = region is self._shared
         self._use_peers(position, reach)
-        self._note_store(position, region, reach.lanes.indices, reach.offsets, whole)
+        self._note_store(position, region, reach.lanes.indices, reach.offsets, total_width)
         self._use(position, reach)
         undefined = [] if self.undefined is None else self.undefined.store(position, reach, values, first=first)
         if not mine and region.shadow is not None:
-            region.shadow.write(reach.places, whole)
+            region.shadow.write(reach.places, total_width)
         shadow, races = self.shadow, self._races_in(region)
         if (shadow is None) if mine else (races is None):
             return
         threads = reach.lanes.indices()
         contiguous = [np.ascontiguousarray(value) for value in values]
 
-        def same(at: Indices) -> Mask:
-            held = region.load(reach.places[at], width, len(contiguous))
-            pairs = [(old, new.view(old.dtype)[at]) for old, new in zip(held, contiguous, strict=True)]
+        def unchanged(at: Indices) -> Mask:
+            old_values = region.load(reach.places[at], width, len(contiguous))
+            pairs = [(old, new.view(old.dtype)[at]) for old, new in zip(old_values, contiguous, strict=True)]
             equal: Mask = np.logical_and.reduce([old == new for old, new in pairs])
             if not equal.all() and (bits := floats()):
                 equal = np.logical_and.reduce([differ_by_rounding(old, new, bits) for old, new in pairs])
@@ -250,12 +252,12 @@ class AccessWatch:
             return self._stored_floats(position)
 
         if mine and shadow is not None:
-            found, alike = shadow.write(
+            conflicts, alike = shadow.write(
                 reach.places,
-                whole,
+                total_width,
                 threads,
                 position,
-                same,
+                unchanged,
                 order=order,
                 group=group,
                 values=contiguous,
@@ -265,16 +267,16 @@ class AccessWatch:
                 if bad is not None and bad.any():
                     shadow.forget(reach.places[bad] + i * width, width)
         elif races is not None:
-            side = CheckedAccess(races.cells.covered(reach.places, whole), threads, order, position)
-            found, alike = races.write(side, same)
+            side = CheckedAccess(races.cells.covered(reach.places, total_width), threads, order, position)
+            conflicts, alike = races.write(side, unchanged)
             clash, equal = races.collisions(side, reach.places, contiguous, floats)
-            found, alike = found + ([clash] if clash is not None else []), alike or equal
-            found += self._over_read_only(position, side, races)
-            found += _before_arrival(side.cells, races.cells, "write over")
-            found += self._over_reads(side, races.cells)
-        found = self._hold_back(position, reach, found, width=width, reads=False)
-        self._report(position, region, reach.lanes, reach.offsets, found, width=width)
-        if alike and not found:
+            conflicts, alike = conflicts + ([clash] if clash is not None else []), alike or equal
+            conflicts += self._over_read_only(position, side, races)
+            conflicts += _before_arrival(side.cells, races.cells, "write over")
+            conflicts += self._over_reads(side, races.cells)
+        conflicts = self._hold_back(position, reach, conflicts, width=width, reads=False)
+        self._report(position, region, reach.lanes, reach.offsets, conflicts, width=width)
+        if alike and not conflicts:
             self.note(position, f"several threads write one value to {region.name}")
         if order.strong:
             self.synchronise(position, reach, order, reads=False, wrote=True)
@@ -282,15 +284,15 @@ class AccessWatch:
     def atomic(
         self, position: int, reach: Reach, width: int, order: Order, *, reads: bool, returns: bool = False
     ) -> None:
-        """Check an atomic access of `width` bytes for each thread, which races with ordinary ones only.
+        """Check an atomic access of `width` bytes per thread, which only races with ordinary accesses.
 
         Args:
             position: Index of the instruction.
-            reach: Where it falls.
+            reach: The accessed memory.
             width: Bytes of the access.
-            order: How strong it is.
-            reads: What memory holds before decides the result.
-            returns: The thread gets what memory held, and so observes it.
+            order: Its memory order.
+            reads: The result depends on the old value.
+            returns: The thread receives the old value, and so observes it.
         """
         region, threads = reach.region, reach.lanes.indices()
         self._use_peers(position, reach)
@@ -300,27 +302,29 @@ class AccessWatch:
         if region is self._shared:
             if self.shadow is None:
                 return
-            found = self.shadow.unwritten(reach.places, width) if reads else []
-            more, _ = self.shadow.write(reach.places, width, threads, position, never_same, order=order, update=True)
+            conflicts = self.shadow.unwritten(reach.places, width) if reads else []
+            write_conflicts, _ = self.shadow.write(
+                reach.places, width, threads, position, never_same, order=order, update=True
+            )
             if returns:
                 cells = self.shadow.cells.covered(reach.places, width)
                 self.shadow.races.observe(CheckedAccess(cells, threads, order, position))
-            self._report(position, region, reach.lanes, reach.offsets, found + more, width=width)
+            self._report(position, region, reach.lanes, reach.offsets, conflicts + write_conflicts, width=width)
             return
         if region.shadow is not None:
-            found = region.shadow.read(reach.places, width) if reads else []
-            self._report(position, region, reach.lanes, reach.offsets, found)
+            conflicts = region.shadow.read(reach.places, width) if reads else []
+            self._report(position, region, reach.lanes, reach.offsets, conflicts)
             region.shadow.write(reach.places, width)
         races = self._races_in(region)
         if races is not None:
             side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
-            found, _ = races.write(side, never_same, update=True)
+            conflicts, _ = races.write(side, never_same, update=True)
             if returns:
                 races.observe(side)
-            found += self._over_read_only(position, side, races)
-            found += _before_arrival(side.cells, races.cells, "update of")
-            found += self._over_reads(side, races.cells)
-            self._report(position, region, reach.lanes, reach.offsets, found, width=width)
+            conflicts += self._over_read_only(position, side, races)
+            conflicts += _before_arrival(side.cells, races.cells, "update of")
+            conflicts += self._over_reads(side, races.cells)
+            self._report(position, region, reach.lanes, reach.offsets, conflicts, width=width)
 
     def _note_store(
         self,
@@ -332,7 +336,7 @@ class AccessWatch:
         *,
         update: bool = False,
     ) -> None:
-        """Log a store of `width` bytes at (count,) offsets of a buffer, and report it where it may not be written."""
+        """Log a store of `width` bytes at (count,) offsets of a buffer; report it if the buffer is read-only."""
         if region.log is not None:
             first = self._batch.first_thread // padded_threads(self._batch.block)
             region.log.note(self._batch.block_of[threads()] + first, offsets, width, update=update)
@@ -345,72 +349,72 @@ class AccessWatch:
                 threads(),
                 address=region.base + int(offsets[0]),
                 variable=self._findings.element(region.space, region.name, int(offsets[0]), width),
-                remedy="declare it: out or inout where it is a result, scratch where nobody compares it",
+                remedy="declare it: out or inout for a result, scratch if it is not compared",
             )
 
-    # --- values that nobody uses ------------------------------------------------------------------------------
+    # --- discarded values -------------------------------------------------------------------------------------
 
     def _hold_back(
-        self, position: int, reach: Reach, found: list[Conflict], *, width: int, reads: bool
+        self, position: int, reach: Reach, conflicts: list[Conflict], *, width: int, reads: bool
     ) -> list[Conflict]:
-        """Hold back the races whose reader has not used what it read; return the other conflicts."""
-        if self._discarded is None or not found:
-            return found
-        hold, left = self._discarded.by_reader if reads else self._discarded.by_writer, []
-        for conflict in found:
+        """Hold back races whose reader has not used the value; return the other conflicts."""
+        if self._discarded is None or not conflicts:
+            return conflicts
+        hold, remaining = self._discarded.by_reader if reads else self._discarded.by_writer, []
+        for conflict in conflicts:
             race = None
             if conflict.unordered and (reads or conflict.other_kind == "read"):
                 race = HeldRace(
                     position, reach.region, reach.lanes.indices(), reach.offsets, conflict, width, NOBODY, frozenset()
                 )
             if race is None or not hold(race):
-                left.append(conflict)
+                remaining.append(conflict)
             elif conflict.others:
-                left += self._hold_back(position, reach, list(conflict.others), width=width, reads=reads)
-        return left
+                remaining += self._hold_back(position, reach, list(conflict.others), width=width, reads=reads)
+        return remaining
 
     def _use(self, position: int, reach: Reach) -> None:
-        """Note that threads store values; races whose readers do so are faults."""
+        """Record that threads store values; races become faults if their readers do so."""
         if self._discarded is None or self.clocks is None:
             return
         for race in self._discarded.execute(position, reach.lanes.indices()):
             self._report(race.position, race.region, race.threads, race.offsets, [race.conflict], width=race.width)
 
     def settle(self) -> None:
-        """Note the races whose readers never used what they read: all threads have ended."""
+        """Add notes for races whose readers never used the value: all threads have exited."""
         if self._discarded is not None:
             for race in self._discarded.held:
                 self.note(race.position, f"{race.conflict.detail}, whose reader discards what it reads")
             self._discarded.held.clear()
 
     def _over_read_only(self, position: int, side: CheckedAccess, races: Races) -> list[Conflict]:
-        """Check a write to what loads take for read-only; one by the only thread that reads there so is a note."""
-        found, own = races.over_read_only(side)
-        if own and not found:
-            self.note(position, "the thread has read this memory by ld.global.nc, which takes it for read-only")
-        return found
+        """Check a write to memory loads assume to be read-only; a write by its only reader is a note."""
+        conflicts, own = races.over_read_only(side)
+        if own and not conflicts:
+            self.note(position, "the thread has read this memory by ld.global.nc, which assumes it is read-only")
+        return conflicts
 
-    def _over_reads(self, side: CheckedAccess, known: Cells, *, bulk: bool = False) -> list[Conflict]:
-        """Check a write to a buffer that bulk copies read, and note whether it is a bulk copy's."""
-        if known.bulk is not None or bulk:
-            known.by_bulk()[side.cells] = bulk
-        return [] if self.clocks is None else over_reads(side, known, self.clocks)
+    def _over_reads(self, side: CheckedAccess, cells: Cells, *, bulk: bool = False) -> list[Conflict]:
+        """Check a write to memory that bulk copies read; record whether it is itself a bulk copy's."""
+        if cells.bulk is not None or bulk:
+            cells.by_bulk()[side.cells] = bulk
+        return [] if self.clocks is None else over_reads(side, cells, self.clocks)
 
     def bulk_store(
         self, position: int, thread: int, region: Region, rows: Addresses, length: int, *, update: bool
     ) -> Callable[[], None] | None:
-        """Check a bulk copy's write to a buffer, which is on its way until its thread has waited.
+        """Check a bulk copy's write to a buffer, which is pending until its thread has waited.
 
         Args:
             position: Index of the instruction.
-            thread: The thread that asks for it.
+            thread: The issuing thread.
             region: The buffer.
-            rows: (count,) where the rows begin that it writes.
-            length: Bytes of a row: whole pieces of 16 bytes or, at the edge of a tensor, elements.
-            update: It updates what is there, as an atomic does.
+            rows: (count,) offsets of the rows it writes.
+            length: Bytes of a row: a multiple of 16 or, at the edge of a tensor, of the element size.
+            update: It is a reduction.
 
         Returns:
-            What notes that the bytes have arrived; None where nothing is checked.
+            A function that records the completion; None without checks.
         """
         self._note_store(position, region, lambda: np.full(len(rows), thread), rows, length, update=update)
         if region.shadow is not None:
@@ -420,12 +424,12 @@ class AccessWatch:
             return None
         granule, arriving = races.cells.granule, races.cells.still_arriving()
 
-        def write(change: int) -> None:  # its rows are all that is kept until it has arrived
+        def write(change: int) -> None:  # only its rows are kept until completion
             cells = races.cells.under(rows, length)
             side = CheckedAccess(cells[:, None], np.full(len(cells), thread), RELAXED if update else PLAIN, position)
-            found, _ = races.write(side, never_same, update=update)
-            found += self._over_reads(side, races.cells, bulk=True) + self._over_read_only(position, side, races)
-            self.report_global(position, thread, region, cells * granule, found)
+            conflicts, _ = races.write(side, never_same, update=update)
+            conflicts += self._over_reads(side, races.cells, bulk=True) + self._over_read_only(position, side, races)
+            self.report_global(position, thread, region, cells * granule, conflicts)
             arriving[cells] += change
 
         write(1)
@@ -434,13 +438,13 @@ class AccessWatch:
     def bulk_fetch(
         self, position: int, thread: int, region: Region, rows: Addresses, length: int, *, place: Place, phase: int
     ) -> None:
-        """Check what a bulk copy reads from a buffer, which it may do until a phase of its mbarrier is complete.
+        """Check a bulk copy's reads of a buffer, which are pending until its mbarrier phase completes.
 
         Args:
             position: Index of the instruction.
-            thread: The thread that asks for it.
+            thread: The issuing thread.
             region: The buffer.
-            rows: (count,) where the rows begin that it reads.
+            rows: (count,) offsets of the rows it reads.
             length: Bytes of a row.
             place: The mbarrier.
             phase: The phase.
@@ -448,29 +452,31 @@ class AccessWatch:
         races, clocks = self._races_in(region), self.clocks
         if races is None or clocks is None:
             return
-        known = races.cells
-        cells = known.under(rows, length)
+        cell_state = races.cells
+        cells = cell_state.under(rows, length)
         side = CheckedAccess(cells[:, None], np.full(len(cells), thread), PLAIN, position)
-        found = races.read(side, passing=True) + _before_arrival(side.cells, known, "bulk copy of")
-        stamps = known.write.stamps[cells]
+        conflicts = races.read(side, passing=True) + _before_arrival(side.cells, cell_state, "bulk copy of")
+        stamps = cell_state.write.stamps[cells]
         late = clocks.unfenced(stamps, thread)
-        at = np.flatnonzero(late if known.bulk is None else late & ~known.bulk[cells])
+        at = np.flatnonzero(late if cell_state.bulk is None else late & ~cell_state.bulk[cells])
         if len(at):
-            detail = "bulk copy of what threads wrote, without a fence.proxy.async between the two"
+            detail = "bulk copy of data that threads wrote, without a fence.proxy.async between the two"
             writers = races.threads_of(stamps[at])
-            found.append(Conflict("missing-proxy-fence", at, writers, known.write.at[cells[at]], "write", detail))
-        self.report_global(position, thread, region, cells * known.granule, found)
+            conflicts.append(
+                Conflict("missing-proxy-fence", at, writers, cell_state.write.at[cells[at]], "write", detail)
+            )
+        self.report_global(position, thread, region, cells * cell_state.granule, conflicts)
         key = clocks.announce(place, phase)
-        known.note_read(cells, PendingRead(((key, phase),), thread + clocks.base, position))
+        cell_state.note_read(cells, PendingRead(((key, phase),), thread + clocks.base, position))
 
     def bulk_fetch_again(self, region: Region, place: Place, phase: int) -> None:
-        """Note that the latest `bulk_fetch` goes to another block, too, where a phase of this mbarrier awaits it."""
+        """Record that the latest `bulk_fetch` also goes to another block, tracked by this mbarrier phase."""
         races = self._races_in(region)
         if races is not None and self.clocks is not None:
             races.cells.read_for_another((self.clocks.announce(place, phase), phase))
 
     def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
-        """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""
+        """Process acquires and releases of strong accesses. Arguments as in `BatchClocks.synchronise`."""
         region, clocks = reach.region, self.clocks
         if clocks is None or region.space not in ("shared", "global"):
             return
@@ -479,19 +485,21 @@ class AccessWatch:
             for place, thread in zip(reach.places[at].tolist(), reach.lanes.indices()[at].tolist(), strict=True):
                 clocks.launch.changed[region, place] = (thread + clocks.base, position)
         shared = region is self._shared and not clocks.apart
-        who = reach.lanes.indices()
-        clocks.synchronise(region, reach.places, who, order, shared=shared, reads=reads, wrote=wrote, position=position)
+        threads = reach.lanes.indices()
+        clocks.synchronise(
+            region, reach.places, threads, order, shared=shared, reads=reads, wrote=wrote, position=position
+        )
 
     def polled(self, position: int, threads: Indices) -> tuple[int, str, int, OtherSide | None] | None:
-        """Return what threads polled last with an instruction, and who else wrote there last.
+        """Return the location threads last polled with an instruction, and its last writer.
 
         Args:
             position: Index of a volatile or atomic read.
-            threads: (count,) the batch's indices of the threads.
+            threads: (count,) the threads' indices within the batch.
 
         Returns:
-            One of the threads, the name of the memory, the address, and the other side; None where the threads polled
-            nothing.
+            One of the threads, the name of the memory, the address, and the other side; None if the threads did not
+            poll.
         """
         reach = self._strong.get(position)
         if reach is None:
@@ -502,23 +510,23 @@ class AccessWatch:
         place, offset, region = int(reach.places[at[0]]), int(reach.offsets[at[0]]), reach.region
         base = region.base if region.space == "global" else 0
         changed = None if self.clocks is None else self.clocks.launch.changed.get((region, place))
-        other = None
+        other_side = None
         thread = int(reach.lanes.indices()[at[0]])
         if changed is not None and changed[0] - self._batch.first_thread != thread:
-            other = OtherSide("write", changed[1], changed[0])
-        return thread, f"{region.name}, offset {offset}", base + offset, other
+            other_side = OtherSide("write", changed[1], changed[0])
+        return thread, f"{region.name}, offset {offset}", base + offset, other_side
 
     # --- barriers ---------------------------------------------------------------------------------------------
 
     def order_all(self) -> None:
-        """Order memory: all threads of all blocks have passed their barriers."""
+        """Order memory after a barrier of all threads of all blocks."""
         if self.clocks is not None:
             self.clocks.order_blocks(slice(None), np.arange(self._batch.blocks))
         if self.shadow is not None:
             self.shadow.order_blocks(slice(None), slice(None))
 
     def order_blocks(self, rows: Indices) -> None:
-        """Order memory: all threads of some blocks of the batch have passed a barrier."""
+        """Order memory after a barrier of all threads of some blocks."""
         if self.clocks is None:
             return
         threads = np.isin(self._batch.block_of, rows)
@@ -527,7 +535,7 @@ class AccessWatch:
             self.shadow.order_blocks(rows, threads)
 
     def order_clusters(self, rows: Indices) -> None:
-        """Order memory: all threads of the blocks of whole clusters have passed a barrier."""
+        """Order memory after a barrier of all threads of whole clusters."""
         if self.clocks is None:
             return
         self.clocks.order_clusters(rows)
@@ -535,7 +543,7 @@ class AccessWatch:
             self.shadow.order_blocks(rows, np.isin(self._batch.block_of, rows))
 
     def arrivals(self, rows: Indices, threads: Indices, times: Indices, relaxed: Mask) -> ClusterPhase | None:
-        """Note that all threads of a cluster have arrived at its barrier; return what that tells those that wait.
+        """Record the arrival of all threads of a cluster at its barrier; return the knowledge for its waiters.
 
         Arguments as in `BatchClocks.arrivals`.
         """
@@ -548,7 +556,7 @@ class AccessWatch:
         return self.clocks.arrivals(rows, threads, times, relaxed)
 
     def see_arrivals(self, threads: Indices, phase: ClusterPhase) -> None:
-        """Order memory: (count,) threads of a cluster have waited for its barrier."""
+        """Order memory for (count,) threads of a cluster after a wait for its barrier."""
         if self.lifetimes is not None:
             self.lifetimes.wait(threads)
         if self.clocks is not None:
@@ -559,42 +567,42 @@ class AccessWatch:
         return 0 if self.clocks is None else int(self.clocks.arrival())
 
     def knows_arrivals(self, members: Indices, warps: Indices, times: Indices) -> bool:
-        """Return whether a warp knows that (count,) others have arrived at a barrier. Arguments as in `BatchClocks`."""
+        """Return whether a warp knows (count,) other warps' arrivals at a barrier. Arguments as in `BatchClocks`."""
         return self.clocks is None or self.clocks.knows_arrivals(members, warps, times)
 
     def order_threads(self, waiters: Indices, arrived: Indices, times: Indices) -> None:
-        """Order memory: some threads of a block have passed a barrier. Arguments as in `BatchClocks.order_some`."""
+        """Order memory after a barrier of some threads of a block. Arguments as in `BatchClocks.order_some`."""
         if self.clocks is not None and len(waiters):
             self.clocks.order_some(waiters, arrived, times)
         if self.shadow is not None:
             self.shadow.order_threads(arrived)
 
-    def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
-        """Order memory: (count,) threads met the lanes of their warp that (count,) masks name."""
+    def order_warps(self, threads: Indices, masks: NDArray[np.uint32]) -> None:
+        """Order memory after a warp sync of (count,) threads with (count,) member masks."""
         if self.bulk is not None:
-            self.bulk.order_warps(who, masks)
+            self.bulk.order_warps(threads, masks)
         if self.clocks is not None:
-            self.clocks.order_warps(who, masks)
+            self.clocks.order_warps(threads, masks)
 
-    def fence(self, who: Indices, *, wide: bool) -> None:
-        """Note a fence of (count,) threads; `wide` where its scope is more than the block."""
+    def fence(self, threads: Indices, *, wide: bool) -> None:
+        """Record a fence of (count,) threads; `wide` if its scope exceeds the block."""
         if self.clocks is not None:
-            self.clocks.fence(who, wide=wide)
+            self.clocks.fence(threads, wide=wide)
 
-    def acquire_maps(self, addresses: Addresses, who: Indices) -> None:
-        """Note that (count,) threads acquired tensor maps at (count,) generic addresses."""
+    def acquire_maps(self, addresses: Addresses, threads: Indices) -> None:
+        """Record that (count,) threads acquired tensor maps at (count,) generic addresses."""
         if self.clocks is None:
             return
         launch, now = self.clocks.launch, int(self.clocks.launch.tick())
-        blocks = (who + self.clocks.base) // launch.padded
+        blocks = (threads + self.clocks.base) // launch.padded
         for address, block in {*zip(addresses.tolist(), blocks.tolist(), strict=True)}:
             launch.map_fences.acquire(address, block, now)
 
     def use_map(self, position: int, thread: int, region: Region, offset: int) -> None:
-        """Check that a thread's block acquired the tensor map at an offset in a buffer since threads changed it.
+        """Check that a thread's block acquired a tensor map in a buffer since threads changed it.
 
-        Without an acquire of a map that only the host wrote, the block may see what lay there before the host's copy.
-        Kernels that never reuse the address get away with it, so that this is a note.
+        Without an acquire of a map that only the host wrote, the block may see data from before the host's copy. This
+        only fails if the address is reused, so it is a note.
         """
         clocks = self.clocks
         if clocks is None:
@@ -611,43 +619,43 @@ class AccessWatch:
             at = np.array([int(stamps.argmax())])
             detail = "a tensor map that threads wrote, without a fence.proxy.tensormap::generic.acquire of it since"
             remedy = "fence.proxy.tensormap::generic.acquire in each block that uses the map"
-            writers, where = races.threads_of(stamps[at]), races.cells.write.at[cells[at]]
-            conflict = Conflict("missing-proxy-fence", at, writers, where, "write", detail, remedy)
+            writers, instructions = races.threads_of(stamps[at]), races.cells.write.at[cells[at]]
+            conflict = Conflict("missing-proxy-fence", at, writers, instructions, "write", detail, remedy)
             self.report_global(position, thread, region, cells * races.cells.granule, [conflict])
 
     def note(self, position: int, text: str) -> None:
-        """Note something about an instruction that is no fault, but worth a look."""
+        """Add a note on an instruction that is noteworthy but not faulty."""
         self._notes[f"{self._findings.line(position)}: {text}"] = None
 
     # --- conflicts --------------------------------------------------------------------------------------------
 
     def report_shared(self, position: int, threads: Indices, offsets: Addresses, conflicts: Iterable[Conflict]) -> None:
-        """Make findings of conflicts of (count,) threads at offsets in the shared memory of their block."""
+        """Report conflicts of (count,) threads at offsets in their block's shared memory."""
         self._report(position, self._shared, threads, offsets, conflicts)
 
     def report_global(
         self, position: int, thread: int, region: Region, offsets: Addresses, conflicts: Iterable[Conflict]
     ) -> None:
-        """Make findings of conflicts of one thread at (count,) offsets in a buffer."""
+        """Report conflicts of one thread at (count,) offsets in a buffer."""
         self._report(position, region, np.full(len(offsets), thread), offsets, conflicts)
 
     def _report(
         self,
         position: int,
         region: Region,
-        who: Lanes | Indices,
+        accessors: Lanes | Indices,
         offsets: Addresses,
         conflicts: Iterable[Conflict],
         *,
         width: int = 4,
     ) -> None:
-        """Make findings of conflicts; `width` is that of an element."""
+        """Report conflicts; `width` is an element's."""
         if self.clocks is not None and self.clocks.launch.loose.used:
             for lock in self.clocks.launch.loose.used:
                 self.note(lock, _LOOSE_LOCK)
             self.clocks.launch.loose.used.clear()
         for conflict in conflicts:
-            threads = who.indices() if isinstance(who, Lanes) else who
+            threads = accessors.indices() if isinstance(accessors, Lanes) else accessors
             which = np.unique(conflict.which)
             first = int(conflict.which[0])
             order = np.concatenate([[first], which[which != first]])
@@ -658,17 +666,17 @@ class AccessWatch:
                 f"{conflict.detail} ({region.name}, offset {int(offsets[first])})",
                 threads[order],
                 address=placed + int(offsets[first]),
-                other=_other_side(conflict),
+                other_side=_other_side(conflict),
                 variable=self._findings.element(region.space, region.name, int(offsets[first]), width),
                 remedy=conflict.remedy,
             )
 
 
-def _before_arrival(cells: Indices, known: Cells, verb: str) -> list[Conflict]:
-    """Check an access to what a bulk copy may still write: (count, pieces) cells."""
-    if known.arriving is None:
+def _before_arrival(cells: Indices, cell_state: Cells, verb: str) -> list[Conflict]:
+    """Check an access to (count, pieces) cells that a bulk copy may still write."""
+    if cell_state.arriving is None:
         return []
-    at = np.flatnonzero(known.arriving[cells].any(axis=1))
+    at = np.flatnonzero(cell_state.arriving[cells].any(axis=1))
     if not len(at):
         return []
     detail = f"{verb} memory that a bulk copy may still write, before a wait for it"
@@ -683,5 +691,5 @@ def _other_side(conflict: Conflict) -> OtherSide | None:
 
 
 def never_same(at: Indices) -> Mask:
-    """Say of every position that memory does not hold yet what is written there."""
+    """Return False for every position: memory does not hold the written values yet."""
     return np.zeros(len(at), np.bool_)

@@ -1,1 +1,1 @@
-"""Every PTX operation that the emulator knows, in NumPy."""
+"""The PTX operations supported by the emulator, in NumPy."""

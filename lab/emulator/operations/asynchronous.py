@@ -1,6 +1,6 @@
-"""cp.async: copies from global to shared memory, and waiting for them.
+"""cp.async: copies from global to shared memory, and waits for them.
 
-The bytes are copied at once; the shadow remembers that they may not be read before a wait.
+The bytes are copied at once; the shadow records that they must not be read before a wait.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def copy(site: Site, op: Opcode) -> Run:
 
 
 def _arrive(site: Site, op: Opcode) -> Run:
-    """Build cp.async.mbarrier.arrive: an arrival once the thread's copies so far are complete, which they are at once.
+    """Build cp.async.mbarrier.arrive: an arrival once the thread's earlier copies are complete.
 
-    Without `.noinc`, the phase first expects one arrival more: then nothing changes.
+    Copies complete at once. Without `.noinc`, the phase first expects one more arrival, so nothing changes.
     """
     op.one_of(("arrive",))
     counts = op.flag("noinc")
@@ -66,17 +66,17 @@ def _arrive(site: Site, op: Opcode) -> Run:
     mbarriers, position, watch = site.mbarriers, site.position, site.memory.watch
 
     def run(lanes: Lanes) -> None:
-        named = mbarriers.name(position, address(lanes), lanes)
+        targets = mbarriers.name(position, address(lanes), lanes)
         if watch.shadow is not None and watch.bulk is not None:
-            watch.shadow.hand_over(watch.bulk, named.threads, named.numbers, mbarriers.phases(named))
-        once = np.full(len(named.threads), int(counts), np.int64)
-        mbarriers.arrive(position, named, once, np.zeros(len(once), np.int64))
+            watch.shadow.hand_over(watch.bulk, targets.threads, targets.numbers, mbarriers.phases(targets))
+        once = np.full(len(targets.threads), int(counts), np.int64)
+        mbarriers.arrive(position, targets, once, np.zeros(len(once), np.int64))
 
     return run
 
 
 def _group(site: Site, op: Opcode) -> Run | None:
-    """Build the commit or the wait of a group; return None for a copy."""
+    """Build a group's commit or wait; return None for a copy."""
     if op.flag("commit_group"):
         op.finish()
         return _commit(site.memory)
@@ -100,7 +100,7 @@ def _commit(memory: MemoryUnit) -> Run:
 
 
 def _wait(memory: MemoryUnit, still: int, *, commit: bool) -> Run:
-    """Build the wait until all but the latest `still` groups of a thread are complete."""
+    """Build a wait until all but a thread's latest `still` groups are complete."""
 
     def run(lanes: Lanes) -> None:
         if commit:
@@ -112,7 +112,7 @@ def _wait(memory: MemoryUnit, still: int, *, commit: bool) -> Run:
 
 
 def _copy(site: Site, texts: Sequence[str]) -> Run:
-    """Build one copy. A fourth operand says how many bytes are read; the others arrive as zeros."""
+    """Build one copy. An optional fourth operand is the number of bytes to read; the rest is zero-filled."""
     sized = len(texts) == 4  # noqa: PLR2004  destination, source, size, bytes to read
     if len(texts) not in (3, 4) or (sized and texts[3].lstrip("!").startswith("%p")):
         raise UnknownForm("operands")
@@ -131,11 +131,11 @@ def _copy(site: Site, texts: Sequence[str]) -> Run:
             values = memory.load(position, "global", sources, lanes, width=width, vector=elements, counted=False)
             fetched = np.ones(lanes.count, np.bool_)
         else:
-            wanted = lanes.fill(read_size(lanes))
-            fetched = wanted > 0
+            amounts = lanes.fill(read_size(lanes))
+            fetched = amounts > 0
             values = [np.zeros(lanes.count, f"u{width}") for _ in range(elements)]
-            for amount in np.unique(wanted).tolist():
-                at = np.flatnonzero(wanted == amount)
+            for amount in np.unique(amounts).tolist():
+                at = np.flatnonzero(amounts == amount)
                 _fetch(site, sources[at], lanes.take(at), values, amount=min(amount, size), at=at)
         everyone = np.ones(lanes.count, np.bool_)
         memory.count_copy(position, Copy(targets, sources, size, everyone, fetched), lanes)
@@ -146,16 +146,16 @@ def _copy(site: Site, texts: Sequence[str]) -> Run:
 
 
 def _fetch(site: Site, sources: Addresses, lanes: Lanes, values: list[Bits], *, amount: int, at: Indices) -> None:
-    """Read the first `amount` bytes of each source into `values` at some positions; the rest stays zero."""
+    """Read the first `amount` bytes of each source into `values` at some positions, leaving the rest zero."""
     if amount == 0:
         return
     width, elements = values[0].itemsize, len(values)
     memory, position = site.memory, site.position
     if amount == width * elements:
         loaded = memory.load(position, "global", sources, lanes, width=width, vector=elements, counted=False)
-        for value, part in zip(values, loaded, strict=True):
-            value[at] = part
+        for value, element_values in zip(values, loaded, strict=True):
+            value[at] = element_values
         return
     for byte in range(amount):
-        part = memory.load(position, "global", sources + byte, lanes, width=1, counted=False)[0]
-        values[byte // width].view(np.uint8).reshape(-1, width)[at, byte % width] = part
+        element_values = memory.load(position, "global", sources + byte, lanes, width=1, counted=False)[0]
+        values[byte // width].view(np.uint8).reshape(-1, width)[at, byte % width] = element_values

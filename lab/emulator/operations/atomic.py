@@ -1,4 +1,4 @@
-"""Atomic read-modify-write operations, carried out one after another in the order of threads."""
+"""Atomic read-modify-write operations, executed sequentially in thread order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TYPES = {
 
 @system("atom", "red")
 def atomic(site: Site, op: Opcode) -> Run:
-    """Build atom and red. Single-precision sums in global memory flush subnormals (PTX ISA, atom)."""
+    """Build atom and red. Float32 sums in global memory flush subnormals (PTX ISA, atom)."""
     if op.family == "red" and op.flag("async"):
         return remote_update(site, op)
     order = order_of(op.parts, update=True, returns=op.family == "atom")
@@ -71,7 +71,7 @@ def atomic(site: Site, op: Opcode) -> Run:
     memory, position, width = site.memory, site.position, dtype.itemsize
     reads_memory = op.family == "atom" or name != "exch"
 
-    def one(lanes: Lanes, place: int, addresses: Addresses, values: list[NDArray[Any]]) -> NDArray[Any]:
+    def update_element(lanes: Lanes, place: int, addresses: Addresses, values: list[NDArray[Any]]) -> NDArray[Any]:
         """Update one element of the vector; return what each thread found."""
         old = np.zeros(lanes.count, dtype)
         for reach in memory.reach(position, space, addresses, width, lanes, verb="atomic"):
@@ -96,58 +96,58 @@ def atomic(site: Site, op: Opcode) -> Run:
     def run(lanes: Lanes) -> None:
         addresses = address(lanes)
         values = [[lanes.fill(read(lanes)) for read in element] for element in reads]
-        found = [one(lanes, i, addresses + i * width, element) for i, element in enumerate(values)]
-        for write, old in zip(writes, found, strict=True):
+        old_values = [update_element(lanes, i, addresses + i * width, element) for i, element in enumerate(values)]
+        for write, old in zip(writes, old_values, strict=True):
             write(lanes, old)
 
     return run
 
 
 def compare_and_swap(memory: NDArray[Any], index: Indices, compare: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Swap one thread after another; return what each thread found, (count,).
+    """Perform the threads' compare-and-swaps sequentially; return the old values, (count,).
 
-    Many threads that try to take one lock take a step for each that succeeds, not for each that tries.
+    For many threads competing for one lock, the cost is one step per success, not per attempt.
 
     Args:
         memory: The region's data in the instruction's type; changed in place.
-        index: (count,) element that each thread updates.
-        compare: (count,) what each thread expects.
-        new: (count,) what it writes where it finds that.
+        index: (count,) the element each thread updates.
+        compare: (count,) each thread's expected value.
+        new: (count,) the value it writes on success.
     """
-    found = memory[index]
+    old_values = memory[index]
     order = np.argsort(index, kind="stable")
     starts = np.flatnonzero(np.concatenate([[True], index[order][1:] != index[order][:-1]]))
     alone = np.diff(np.append(starts, len(order))) == 1
     once = order[starts[alone]]
-    memory[index[once]] = np.where(found[once] == compare[once], new[once], found[once])
+    memory[index[once]] = np.where(old_values[once] == compare[once], new[once], old_values[once])
     for start, stop in zip(starts[~alone].tolist(), np.append(starts[1:], len(order))[~alone].tolist(), strict=True):
         threads = order[start:stop]
-        value = found[threads[0]]
+        value = old_values[threads[0]]
         while len(threads):
             hits = np.flatnonzero(compare[threads] == value)
             if not len(hits):
-                found[threads] = value
+                old_values[threads] = value
                 break
-            found[threads[: hits[0] + 1]] = value
+            old_values[threads[: hits[0] + 1]] = value
             value = new[threads[hits[0]]]
             threads = threads[hits[0] + 1 :]
         memory[index[order[start]]] = value
-    return found
+    return old_values
 
 
 def _in_order(
     memory: NDArray[Any], index: Indices, values: Sequence[NDArray[Any]], update: Update, *, flush: bool
 ) -> NDArray[Any]:
-    """Apply updates one thread after another; return what each thread found, (count,).
+    """Apply the threads' updates sequentially; return the old values, (count,).
 
     Args:
         memory: The region's data in the instruction's type; changed in place.
-        index: (count,) element that each thread updates.
+        index: (count,) the element each thread updates.
         values: (count,) operands of each thread: one, or two for `cas`.
-        update: What is applied.
+        update: The operation.
         flush: Flush subnormal numbers to zero.
     """
-    found = np.empty(len(index), memory.dtype)
+    old_values = np.empty(len(index), memory.dtype)
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -156,7 +156,7 @@ def _in_order(
         now = order[first[lengths > turn] + turn]
         at = index[now]
         old = memory[at]
-        found[now] = old
+        old_values[now] = old
         b, c = values[0][now], values[1][now] if len(values) > 1 else None
         if flush:
             old, b = floats.flush32(old), floats.flush32(b)
@@ -165,4 +165,4 @@ def _in_order(
             new = floats.flush32(new).copy() if flush else new
             floats.canonical32(new)
         memory[at] = new
-    return found
+    return old_values

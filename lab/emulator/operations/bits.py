@@ -56,7 +56,7 @@ def lop3(op: Opcode, n: int) -> Alu:
 
 
 def three_inputs(a: Integers, b: Integers, c: Integers, table: Integers) -> Integers:
-    """Return, for each bit of three words, the table's bit with the number that they make."""
+    """Return, for each bit of three words, the table bit their bits select."""
     if type(table) is not np.ndarray:  # the compiled engine's
         raise UnknownForm("a table that is not a literal")
     bits = int(table.flat[0])
@@ -67,7 +67,7 @@ def three_inputs(a: Integers, b: Integers, c: Integers, table: Integers) -> Inte
 
 
 def _lop3_with_predicate(boolean: str, n: int) -> Alu:
-    """Build lop3.or.b32 d|p, a, b, c, table, q: p says whether d is not zero, combined with q."""
+    """Build lop3.or.b32 d|p, a, b, c, table, q: p is (d != 0) combined with q."""
     combine = np.logical_or if boolean == "or" else np.logical_and
     if n != 7:  # noqa: PLR2004  two destinations and five sources
         raise UnknownForm(f"{n} operands")
@@ -82,7 +82,7 @@ def _lop3_with_predicate(boolean: str, n: int) -> Alu:
 
 
 def shift_left(a: Integers, amount: Integers) -> Integers:
-    """Shift left; amounts from the width on give zero."""
+    """Shift left; amounts of the width and beyond give zero."""
     width = 8 * a.dtype.itemsize
     shifted = np.left_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
     result: Integers = np.where(amount < width, shifted, a.dtype.type(0)) if amount.max(initial=0) >= width else shifted
@@ -90,7 +90,7 @@ def shift_left(a: Integers, amount: Integers) -> Integers:
 
 
 def shift_right(a: Integers, amount: Integers) -> Integers:
-    """Shift right; amounts from the width on give zero, or the sign."""
+    """Shift right; amounts of the width and beyond give zero or the sign."""
     width = 8 * a.dtype.itemsize
     shifted = np.right_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
     if a.dtype.kind == "u" and amount.max(initial=0) >= width:
@@ -101,7 +101,7 @@ def shift_right(a: Integers, amount: Integers) -> Integers:
 
 @operation("shl", "shr")
 def shift(op: Opcode, _n: int) -> Alu:
-    """Build shifts, whose amounts clamp."""
+    """Build shifts with clamped amounts."""
     t = op.one_of(("b16", "b32", "b64") if op.family == "shl" else ("b16", "b32", "b64", *_INTEGERS))
     op.finish()
     return Alu(assign(shift_left if op.family == "shl" else shift_right), (t,), (t, "u32"))
@@ -109,7 +109,7 @@ def shift(op: Opcode, _n: int) -> Alu:
 
 @operation("shf")
 def funnel(op: Opcode, _n: int) -> Alu:
-    """Build funnel shifts of the pair (b, a), b the upper half."""
+    """Build funnel shifts of the pair (b, a), with b as the upper half."""
     left = op.one_of(("l", "r")) == "l"
     wrap = op.one_of(("wrap", "clamp")) == "wrap"
     t = op.one_of(("b32",))
@@ -157,7 +157,7 @@ def clz(op: Opcode, _n: int) -> Alu:
 
 @operation("bfind")
 def bfind(op: Opcode, _n: int) -> Alu:
-    """Build the search for the highest bit that is not the sign."""
+    """Build the search for the highest bit that differs from the sign."""
     amount = op.flag("shiftamt")
     t = op.one_of(("u32", "s32", "u64", "s64"))
     op.finish()
@@ -165,8 +165,8 @@ def bfind(op: Opcode, _n: int) -> Alu:
 
     def compute(a: Integers) -> Integers:
         bits = np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a
-        found = highest_bit(bits.astype(a.dtype).view(f"u{a.dtype.itemsize}"))
-        return np.where(found < 0, found, top - found) if amount else found
+        position = highest_bit(bits.astype(a.dtype).view(f"u{a.dtype.itemsize}"))
+        return np.where(position < 0, position, top - position) if amount else position
 
     return Alu(assign(compute), ("s32",), (t,))
 
@@ -181,7 +181,7 @@ def brev(op: Opcode, _n: int) -> Alu:
 
 
 def reversed_bits(a: Integers) -> Integers:
-    """Return words with their bits in the opposite order."""
+    """Return words with their bits in reverse order."""
     if type(a) is not np.ndarray:
         return delegate("reversed_bits", a)
     x = np.ascontiguousarray(a).byteswap()
@@ -194,7 +194,7 @@ def reversed_bits(a: Integers) -> Integers:
 
 @operation("bfe")
 def bfe(op: Opcode, _n: int) -> Alu:
-    """Build the extraction of a bit field; the signed form extends the field's last bit, clipped to the word's."""
+    """Build bit-field extraction; the signed form extends the field's last bit within the word."""
     t = op.one_of(("u32", "s32", "u64", "s64"))
     op.finish()
     width = int(t[1:])
@@ -226,11 +226,11 @@ def bfi(op: Opcode, _n: int) -> Alu:
     """Build the insertion of a's low bits into b."""
     t = op.one_of(("b32", "b64"))
     op.finish()
-    ones = np.full(1, -1, DTYPES["s" + t[1:]]).view(DTYPES[t])
+    all_ones = np.full(1, -1, DTYPES["s" + t[1:]]).view(DTYPES[t])
 
     def compute(a: Integers, b: Integers, c: Integers, d: Integers) -> Integers:
         position, length = c & np.uint32(255), d & np.uint32(255)
-        mask = shift_left(~shift_left(ones, length), position)
+        mask = shift_left(~shift_left(all_ones, length), position)
         return (shift_left(a, position) & mask) | (b & ~mask)
 
     return Alu(assign(compute), (t,), (t, t, "u32", "u32"))
@@ -242,12 +242,12 @@ def bmsk(op: Opcode, _n: int) -> Alu:
     wrap = op.one_of(("clamp", "wrap")) == "wrap"
     t = op.one_of(("b32",))
     op.finish()
-    ones = np.full(1, 0xFFFFFFFF, np.uint32)
+    all_ones = np.full(1, 0xFFFFFFFF, np.uint32)
 
     def compute(a: Integers, b: Integers) -> Integers:
         if wrap:
             a, b = a & np.uint32(31), b & np.uint32(31)
-        return shift_left(~shift_left(ones, b), a)
+        return shift_left(~shift_left(all_ones, b), a)
 
     return Alu(assign(compute), (t,), ("u32", "u32"))
 
@@ -279,22 +279,22 @@ _PRMT_MODES: dict[str, Callable[[int], tuple[int, ...]]] = {
 
 @operation("fns")
 def fns(op: Opcode, _n: int) -> Alu:
-    """Build the search for the n-th set bit of a mask from a base: upwards, downwards, or the base's own bit."""
+    """Build fns: find the n-th set bit of a mask from a base, upwards, downwards, or the base's own bit."""
     t = op.one_of(("b32",))
     op.finish()
 
     def compute(mask: Integers, base: Integers, offset: Integers) -> Integers:
-        found = np.full(np.broadcast(mask, base, offset).shape, 0xFFFFFFFF, np.uint32)
-        left = np.abs(offset.astype(np.int64)) + (offset == 0)
+        position = np.full(np.broadcast(mask, base, offset).shape, 0xFFFFFFFF, np.uint32)
+        remaining = np.abs(offset.astype(np.int64)) + (offset == 0)
         step = np.where(offset < 0, -1, 1)
         at = base.astype(np.int64)
         for _ in range(_WORD_BITS):
             inside = (at >= 0) & (at < _WORD_BITS)
             hit = inside & (mask >> np.clip(at, 0, 31).astype(np.uint32) & np.uint32(1) != 0)
-            left = left - hit
-            found = np.where(hit & (left == 0), at, found).astype(np.uint32)
+            remaining = remaining - hit
+            position = np.where(hit & (remaining == 0), at, position).astype(np.uint32)
             at = np.where(offset == 0, -1, at + step)
-        return found
+        return position
 
     return Alu(assign(compute), (t,), ("b32", "u32", "s32"))
 

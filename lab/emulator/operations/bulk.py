@@ -1,7 +1,7 @@
 """Bulk copies between global and shared memory, and between blocks of a cluster.
 
-Copies into shared memory complete on mbarriers, copies out of it in bulk groups. The bytes are copied, and counted off
-their mbarrier, at once. The shadow remembers that they may not be read, or their source overwritten, before a wait.
+Copies into shared memory complete on mbarriers, copies out of it in bulk groups. The bytes are copied, and counted on
+their mbarrier, at once. The shadow records that they must not be read, or their source overwritten, before a wait.
 
 PTX ISA, cp.async.bulk, cp.reduce.async.bulk.
 """
@@ -27,7 +27,7 @@ from lab.emulator.results import FindingKind, MemoryCount
 from lab.isa.ptx.constants import integer
 
 GRAIN = 16
-"""Bytes. Sizes and addresses of bulk copies are multiples of it."""
+"""The granularity of sizes and addresses of bulk copies, in bytes."""
 
 _SPACES = ("shared::cluster", "shared::cta", "global")
 _REDUCTIONS = {
@@ -42,19 +42,19 @@ _REDUCTIONS = {
 }
 
 Combine = Callable[[Bytes, Bytes], Bytes]
-"""Returns the new bytes from those that memory holds and those that are copied."""
+"""Combines the bytes in memory with the copied bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """A thread that asks for a copy.
+    """The issuer of a copy.
 
     Attributes:
         site: The instruction.
-        thread: The batch's index of the thread.
-        block: The block of the batch whose shared memory is copied to, or from.
+        thread: The thread's index within the batch.
+        block: The block of the batch whose shared memory is copied to or from.
         mbarrier: Number of the mbarrier there that counts the copy; -1 for none.
-        fetches: Global memory is accessed for this block; what the others of a multicast receive is this same access.
+        fetches: This block's copy accesses global memory; other multicast targets share that access.
     """
 
     site: Site
@@ -64,18 +64,18 @@ class Asker:
     fetches: bool = True
 
     def find(self, kind: FindingKind, detail: str, address: int) -> None:
-        """Note a fault of this thread."""
+        """Report a fault of this thread."""
         self.site.findings.add(kind, self.site.position, detail, np.array([self.thread]), address=address)
 
-    def aligned(self, address: int, grain: int, what: str) -> bool:
-        """Return whether a number is a multiple of `grain`; note a fault where it is not."""
+    def aligned(self, address: int, grain: int, description: str) -> bool:
+        """Return whether a number is a multiple of `grain`; report a fault if not."""
         if address % grain == 0:
             return True
-        self.find("misaligned", f"bulk copy {what} that is not a multiple of {grain} bytes", address)
+        self.find("misaligned", f"bulk copy {description} that is not a multiple of {grain} bytes", address)
         return False
 
     def fits(self, offset: int, size: int, grain: int, *, verb: str = "to") -> bool:
-        """Return whether a copy may have this size and this place in shared memory; note a fault where it may not."""
+        """Return whether a copy's size and shared-memory offset are valid; report a fault if not."""
         if not self.aligned(size, GRAIN, f"of {size} bytes, a size"):
             return False
         if not self.aligned(offset, grain, f"{verb} an offset"):
@@ -83,7 +83,7 @@ class Asker:
         return self.inside(offset, size, verb=verb)
 
     def inside(self, offset: int, size: int, *, verb: str = "to") -> bool:
-        """Return whether bytes lie in shared memory; note a fault where they do not."""
+        """Return whether bytes are within shared memory; report a fault if not."""
         shared = self.site.memory.shared
         if 0 <= offset <= shared.size - size:
             return True
@@ -96,12 +96,12 @@ class Asker:
 
 
 def rows_in_global(asker: Asker, base: int, offsets: Addresses, length: int, *, verb: str) -> Region | None:
-    """Return the buffer of some rows of global memory; None, and a finding, where they are not all in one.
+    """Return the buffer of some rows of global memory; report a fault and return None if not all are in one.
 
     Args:
         asker: The thread.
         base: A generic address.
-        offsets: (rows,) where each row begins, in bytes from the base; at least one.
+        offsets: (rows,) byte offset of each row from the base; at least one.
         length: Bytes of a row.
         verb: `from` or `to`.
     """
@@ -119,7 +119,7 @@ def rows_in_global(asker: Asker, base: int, offsets: Addresses, length: int, *, 
 
 
 def read_rows(asker: Asker, base: int, offsets: Addresses, length: int) -> Bytes:
-    """Return rows of global memory, (rows * length,); zeros where they are out of bounds. Arguments as above."""
+    """Return rows of global memory, (rows * length,); zeros where out of bounds. Arguments as above."""
     if not len(offsets) or not length:
         return np.zeros(0, np.uint8)
     region = rows_in_global(asker, base, offsets, length, verb="from")
@@ -127,8 +127,8 @@ def read_rows(asker: Asker, base: int, offsets: Addresses, length: int) -> Bytes
         return np.zeros(len(offsets) * length, np.uint8)
     index = spans(offsets + (base & WITHIN_SEGMENT), length)
     if region.shadow is not None:
-        found = region.shadow.read(index, 1)
-        asker.site.memory.watch.report_global(asker.site.position, asker.thread, region, index, found)
+        conflicts = region.shadow.read(index, 1)
+        asker.site.memory.watch.report_global(asker.site.position, asker.thread, region, index, conflicts)
     watch = asker.site.memory.watch
     place, phase = asker.site.mbarriers.pending(asker.mbarrier, asker.block)
     if asker.fetches:
@@ -142,7 +142,7 @@ def read_rows(asker: Asker, base: int, offsets: Addresses, length: int) -> Bytes
 def write_rows(
     asker: Asker, base: int, offsets: Addresses, length: int, values: Bytes, *, combine: Combine | None = None
 ) -> None:
-    """Write (rows * length,) values to rows of global memory, or combine them. Arguments as above."""
+    """Write or combine (rows * length,) values into rows of global memory. Arguments as above."""
     if not len(offsets) or not length:
         return
     region = rows_in_global(asker, base, offsets, length, verb="to")
@@ -159,12 +159,12 @@ def write_rows(
 
 
 def spans(starts: Addresses, length: int) -> Addresses:
-    """Return the (rows * length,) bytes of spans that begin at (rows,) starts."""
+    """Return the (rows * length,) byte positions of spans with (rows,) starts."""
     return (starts[:, None] + np.arange(length)).reshape(-1)
 
 
 def sectors_of(starts: Addresses, length: int) -> int:
-    """Return the sectors that rows of global memory touch, each row's by itself."""
+    """Return the number of sectors that rows of global memory touch, counted per row."""
     if not length or not len(starts):
         return 0
     return int(((starts + length - 1) // SECTOR_BYTES - starts // SECTOR_BYTES + 1).sum())
@@ -174,21 +174,21 @@ def sectors_of(starts: Addresses, length: int) -> int:
 
 
 def deliver(asker: Asker, target: int, values: Bytes, combine: Combine | None = None, *, generic: bool = False) -> None:
-    """Let bytes arrive in shared memory: note, store and count them off their mbarrier.
+    """Deliver bytes to shared memory: check, store, and count them on their mbarrier.
 
     Args:
-        asker: The thread, and where it copies to.
+        asker: The thread and its destination.
         target: Offset in the block's shared memory.
         values: (size,) the bytes.
-        combine: How they are combined with what is there; None to replace it.
-        generic: They do not come through the async proxy.
+        combine: The reduction with the old bytes; None to replace them.
+        generic: They do not use the async proxy.
     """
     site, size = asker.site, len(values)
     shared, watch = site.memory.shared, site.memory.watch
     place = target + asker.block * shared.stride
     phase = site.mbarriers.owe_less(site.position, asker.thread, asker.mbarrier, asker.block, size)
     if watch.shadow is not None and watch.bulk is not None:
-        found = watch.shadow.copy_bulk(
+        conflicts = watch.shadow.copy_bulk(
             watch.bulk,
             place,
             size,
@@ -199,19 +199,19 @@ def deliver(asker: Asker, target: int, values: Bytes, combine: Combine | None = 
             generic=generic,
             update=combine is not None,
         )
-        watch.report_shared(site.position, np.array([asker.thread]), np.array([target]), found)
-    held = shared.data[place : place + size]
-    shared.data[place : place + size] = values if combine is None else combine(held.copy(), values)
+        watch.report_shared(site.position, np.array([asker.thread]), np.array([target]), conflicts)
+    old_bytes = shared.data[place : place + size]
+    shared.data[place : place + size] = values if combine is None else combine(old_bytes.copy(), values)
 
 
 def collect(asker: Asker, source: int, size: int, stored: Addresses | None = None) -> Bytes:
-    """Return bytes of shared memory, which may not be overwritten until the thread has waited.
+    """Return bytes of shared memory, which must not be overwritten until the thread has waited.
 
     Args:
         asker: The copy.
         source: Offset in the block's shared memory.
         size: Bytes.
-        stored: (count,) which of them, from 0 on, the copy stores; None for all. The others decide nothing.
+        stored: (count,) indices of the bytes the copy stores; None for all. The others have no effect.
     """
     shared, groups = asker.site.memory.shared, asker.site.memory.bulk_groups
     base = asker.block * shared.stride
@@ -224,7 +224,7 @@ def collect(asker: Asker, source: int, size: int, stored: Addresses | None = Non
 
 
 def count(asker: Asker, size: int, sectors: int, fetched: int, *, tensor: int | None = None) -> None:
-    """Count one copy of `size` bytes of shared memory and `fetched` of global memory; from a tensor: its address."""
+    """Count a copy of `size` shared and `fetched` global bytes; `tensor` is a tensor's address."""
     if asker.site.counters is not None:
         waves = -(-size // LINE_BYTES)
         asker.site.counters.bulk_copy(
@@ -244,44 +244,44 @@ def askers(
     *,
     fenced: bool = True,
 ) -> Iterator[tuple[int, int, Asker]]:
-    """Yield, for each thread and each block that it copies to, its position, the offset there, and the asker.
+    """Yield, for each thread and target block, the thread's position, the offset in the block, and the issuer.
 
     Args:
         site: The instruction.
         lanes: The threads.
         targets: (count,) addresses in `shared::cluster`.
         mbarriers: (count,) addresses of mbarriers.
-        masks: (count,) the blocks of the cluster that receive a copy; None for that of the target alone.
+        masks: (count,) the blocks of the cluster that receive a copy; None for the target's block only.
         fenced: They use the mbarrier through the async proxy.
     """
     batch = site.batch
     for i in range(lanes.count):
-        one = lanes.take(np.array([i]))
+        lane = lanes.take(np.array([i]))
         if not in_cluster(batch, np.array([targets[i], mbarriers[i]])).all():
             detail = f"a copy {absent_block(batch)}"
-            site.findings.add("out-of-bounds", site.position, detail, one.indices())
+            site.findings.add("out-of-bounds", site.position, detail, lane.indices())
             continue
-        offset, row = peer_rows(batch, targets[i : i + 1], one)
-        at, home = peer_rows(batch, mbarriers[i : i + 1], one)
+        offset, row = peer_rows(batch, targets[i : i + 1], lane)
+        at, home = peer_rows(batch, mbarriers[i : i + 1], lane)
         rows = [int(row[0])]
         if masks is None and int(home[0]) != rows[0]:
-            detail = "the mbarrier lies in another block than the target of the copy"
-            site.findings.add("mbarrier-misuse", site.position, detail, one.indices())
+            detail = "the mbarrier is not in the block of the copy's target"
+            site.findings.add("mbarrier-misuse", site.position, detail, lane.indices())
             continue
         if masks is not None:
-            first = int(one.select(batch.block_of)[0]) // batch.cluster * batch.cluster
+            first = int(lane.select(batch.block_of)[0]) // batch.cluster * batch.cluster
             rows = [first + rank for rank in range(16) if int(masks[i]) >> rank & 1]
             if int(masks[i]) >> batch.cluster:
                 detail = f"the mask {int(masks[i]):#x} names blocks beyond the cluster's {batch.cluster}"
-                site.findings.add("out-of-bounds", site.position, detail, one.indices())
+                site.findings.add("out-of-bounds", site.position, detail, lane.indices())
                 rows = [block for block in rows if block < first + batch.cluster]
         fetches = True
         for block in rows:
-            named = site.mbarriers.name(
-                site.position, at, one, bulk_copy=fenced, blocks=np.array([block]), awaited=True
+            mbarrier = site.mbarriers.name(
+                site.position, at, lane, bulk_copy=fenced, blocks=np.array([block]), awaited=True
             )
-            if len(named.threads):
-                yield i, int(offset[0]), Asker(site, int(named.threads[0]), block, int(named.numbers[0]), fetches)
+            if len(mbarrier.threads):
+                yield i, int(offset[0]), Asker(site, int(mbarrier.threads[0]), block, int(mbarrier.numbers[0]), fetches)
                 fetches = False
 
 
@@ -290,7 +290,7 @@ def askers(
 
 @dataclass(frozen=True, slots=True)
 class BulkForm:
-    """What a bulk copy's opcode says.
+    """A decoded bulk-copy opcode.
 
     Attributes:
         source: State space copied from.
@@ -306,16 +306,16 @@ class BulkForm:
 
 
 def take_form(op: Opcode) -> BulkForm:
-    """Take spaces, completion and hints.
+    """Consume spaces, completion mechanism and hints.
 
     Raises:
-        UnknownForm: the spaces, or how completion is told, do not fit.
+        UnknownForm: the spaces or the completion mechanism do not fit.
     """
-    spaces = [part for part in op.parts if part in _SPACES]
+    spaces = [modifier for modifier in op.parts if modifier in _SPACES]
     if len(spaces) != 2:  # noqa: PLR2004  target and source
-        raise UnknownForm("no two state spaces")
+        raise UnknownForm("exactly two state spaces are required")
     target, source = spaces
-    op.parts = [part for part in op.parts if part not in _SPACES]
+    op.parts = [modifier for modifier in op.parts if modifier not in _SPACES]
     if source == target == "global" or source == "shared::cluster" or (target == "shared::cta" and source != "global"):
         raise UnknownForm(f"a bulk copy from .{source} to .{target}")
     multicast = op.flag("multicast::cluster")
@@ -329,36 +329,36 @@ def take_form(op: Opcode) -> BulkForm:
 
 
 def take_reduction(op: Opcode) -> Combine:
-    """Take the operation and the type of a reduction; return what combines bytes."""
+    """Consume a reduction's operation and type; return the function that combines bytes."""
     op.flag("noftz")
     name = take_operation(op)
     return reduction(name, op.one_of(_REDUCTIONS[name]))
 
 
 def take_operation(op: Opcode) -> str:
-    """Take the operation of a reduction."""
+    """Consume the operation of a reduction."""
     return op.one_of(tuple(_REDUCTIONS))
 
 
 def combines(name: str, t: str) -> bool:
-    """Return whether a reduction has a type; of operations on bits, t is that of integers as wide."""
+    """Return whether a reduction supports a type; for bitwise operations, t is an integer type of the same width."""
     bits = t[0] in "us" and _REDUCTIONS[name][0][0] == "b"
     return (f"b{t[1:]}" if bits else t) in _REDUCTIONS[name]
 
 
 @cache
 def reduction(name: str, t: str) -> Combine:
-    """Return what combines bytes by an operation on a type."""
+    """Return the function that combines bytes by an operation on a type."""
     update, dtype = update_of(name, t), DTYPES[t]
 
-    def combine(held: Bytes, values: Bytes) -> Bytes:
-        return np.ascontiguousarray(update(held.view(dtype), values.view(dtype), None)).view(np.uint8)
+    def combine(old_bytes: Bytes, values: Bytes) -> Bytes:
+        return np.ascontiguousarray(update(old_bytes.view(dtype), values.view(dtype), None)).view(np.uint8)
 
     return combine
 
 
 def bulk_copy(site: Site, op: Opcode) -> Run:
-    """Build cp.async.bulk and its groups, but for tensor copies."""
+    """Build cp.async.bulk and its groups, except for tensor copies."""
     if op.flag("commit_group"):
         op.finish()
         return site.memory.bulk_groups.commit
@@ -373,9 +373,11 @@ def bulk_copy(site: Site, op: Opcode) -> Run:
 
 
 def reduce_copy(site: Site, op: Opcode) -> Run:
-    """Build cp.reduce.async.bulk, but for tensor copies."""
-    form_parts = [part for part in op.parts if part in _SPACES or "::" in part or part == "bulk_group"]
-    words = [part for part in op.parts if part not in form_parts]
+    """Build cp.reduce.async.bulk, except for tensor copies."""
+    form_parts = [
+        modifier for modifier in op.parts if modifier in _SPACES or "::" in modifier or modifier == "bulk_group"
+    ]
+    words = [modifier for modifier in op.parts if modifier not in form_parts]
     op.parts = words
     combine = take_reduction(op)
     op.finish()
@@ -420,9 +422,9 @@ def _linear(site: Site, op: Opcode, combine: Combine | None) -> Run:
 
 
 def _sent_bytes(asker: Asker, source: int, length: int) -> Bytes | None:
-    """Return bytes of the asking thread's own shared memory for a copy to a peer; None where they are out of bounds.
+    """Return bytes of a thread's own shared memory for a copy to a peer; None if out of bounds.
 
-    They are read until the phase of the peer's mbarrier is complete.
+    The read is pending until the peer's mbarrier phase completes.
     """
     own = Asker(asker.site, asker.thread, int(asker.site.batch.block_of[asker.thread]))
     if not own.fits(source, length, GRAIN, verb="from"):
@@ -431,8 +433,8 @@ def _sent_bytes(asker: Asker, source: int, length: int) -> Bytes | None:
     watch = own.site.memory.watch
     if watch.shadow is not None and watch.bulk is not None:
         until = own.site.mbarriers.pending(asker.mbarrier, asker.block)
-        found = watch.shadow.send(watch.bulk, place, length, own.thread, own.site.position, until=until)
-        watch.report_shared(own.site.position, np.full(length, own.thread), np.full(length, source), found)
+        conflicts = watch.shadow.send(watch.bulk, place, length, own.thread, own.site.position, until=until)
+        watch.report_shared(own.site.position, np.full(length, own.thread), np.full(length, source), conflicts)
     return own.site.memory.shared.data[place : place + length].copy()
 
 

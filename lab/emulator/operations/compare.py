@@ -13,7 +13,7 @@ from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm, chosen_by_sign
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 Comparison = Callable[[Numbers, Numbers], Mask]
-"""The predicate of two operands, (count,) or (1,) each."""
+"""A comparison of two operands, (count,) or (1,) each."""
 
 _COMPARE: dict[str, Callable[..., Mask]] = {
     "eq": np.equal,
@@ -30,7 +30,7 @@ _BOOLEAN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def comparison(test: str, t: str) -> Comparison:
-    """Return the predicate of two operands of PTX type t: ordered tests are false for NaN, unordered ones true.
+    """Return the comparison for PTX type t: ordered tests are false for NaN, unordered ones true.
 
     Raises:
         UnknownForm: the type has no such test.
@@ -52,15 +52,15 @@ def _float_comparison(test: str) -> Comparison:
         "nan": lambda a, b: np.isnan(a) | np.isnan(b),
         "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     }
-    found = special.get(test) or _COMPARE.get(test)
-    if found is not None:
-        return found
+    predicate = special.get(test) or _COMPARE.get(test)
+    if predicate is not None:
+        return predicate
     opposite = _COMPARE[_UNORDERED[test]]
     return lambda a, b: ~opposite(a, b)
 
 
 def _prepared(t: str, ftz: bool, compare: Comparison) -> Callable[[Any, Any], Mask]:
-    """Return a comparison of operands in PTX type t: bf16 bits are widened, `.ftz` flushes singles."""
+    """Return a comparison with bf16 operands widened and, for `.ftz`, subnormals flushed."""
     if t == "bf16":
         return lambda a, b: compare(floats.bf16_to_32(a), floats.bf16_to_32(b))
     if ftz:
@@ -106,18 +106,18 @@ _ONE = {"f16": 0x3C00, "bf16": 0x3F80}
 
 
 def _each_half(test: str, t: str, *, ftz: bool) -> Callable[[Words, Words], tuple[Mask, Mask]]:
-    """Return the predicates of the lower and of the upper halves of two pairs."""
+    """Return a comparison of the lower and the upper halves of two pairs."""
     half = t.removesuffix("x2")
     compare = _prepared(half, ftz, comparison(test, half))
 
-    def both(a: Words, b: Words) -> tuple[Mask, Mask]:
+    def compare_halves(a: Words, b: Words) -> tuple[Mask, Mask]:
         low, high = (
             compare(*((x >> np.uint32(shift)).astype(np.uint16).view(DTYPES[half]) for x in (a, b)))
             for shift in (0, 16)
         )
         return low, high
 
-    return both
+    return compare_halves
 
 
 def _setp_pair(test: str, boolean: str, t: str, n: int, *, ftz: bool) -> Alu:
@@ -134,7 +134,7 @@ def _setp_pair(test: str, boolean: str, t: str, n: int, *, ftz: bool) -> Alu:
 
 
 def _set_pair(test: str, boolean: str, result: str, t: str, *, ftz: bool) -> Alu:
-    """Build set of pairs: all ones, or 1.0, in the halves for which the comparison holds."""
+    """Build set on pairs: all ones, or 1.0, in the halves where the comparison holds."""
     if result not in ("u32", "s32", t):
         raise UnknownForm(f".{result}.{t}")
     compare = _each_half(test, t, ftz=ftz)
@@ -153,7 +153,7 @@ def set_(op: Opcode, _n: int) -> Alu:
     test = op.one_of(_TESTS)
     boolean = op.one_of(tuple(_BOOLEAN), "")
     ftz = op.flag("ftz")
-    if len(op.parts) != 2:  # noqa: PLR2004  the types of the result and of what is compared
+    if len(op.parts) != 2:  # noqa: PLR2004  the types of result and operands
         raise UnknownForm("two types are needed")
     result, t = op.parts
     if t in _PAIRS:
@@ -162,22 +162,22 @@ def set_(op: Opcode, _n: int) -> Alu:
     if result not in ("u32", "s32", "f32", *halves) or t == "pred" or t not in DTYPES:
         raise UnknownForm(f".{result}.{t}")
     compare = _prepared(t, ftz, comparison(test, t))
-    one: dict[str, Any] = {"f32": np.float32(1), "f16": np.float16(1), "bf16": np.uint16(_ONE["bf16"])}
-    true = one[result] if result in one else np.array(-1).astype(DTYPES[result])
+    unit: dict[str, Any] = {"f32": np.float32(1), "f16": np.float16(1), "bf16": np.uint16(_ONE["bf16"])}
+    true = unit[result] if result in unit else np.array(-1).astype(DTYPES[result])
 
     def compute(a: Numbers, b: Numbers, c: Numbers | None = None) -> Numbers:
         hit = compare(a, b)
         if c is not None:
             hit = _BOOLEAN[boolean](hit, c)
-        written: Numbers = np.where(hit, true, DTYPES[result].type(0))
-        return written
+        values: Numbers = np.where(hit, true, DTYPES[result].type(0))
+        return values
 
     return Alu(assign(compute), (result,), (t, t) + (("pred",) if boolean else ()), tolerant=t[0] == "f")
 
 
 @operation("selp")
 def selp(op: Opcode, _n: int) -> Alu:
-    """Build the choice of a or b by a predicate."""
+    """Build the selection of a or b by a predicate."""
     t = op.type()
     op.finish()
     return Alu(assign(lambda a, b, c: np.where(c, a, b)), (t,), (t, t, "pred"))
@@ -185,7 +185,7 @@ def selp(op: Opcode, _n: int) -> Alu:
 
 @operation("slct")
 def slct(op: Opcode, _n: int) -> Alu:
-    """Build the choice of a where c >= 0, else b."""
+    """Build the selection of a if c >= 0, else b."""
     t, control, ftz = chosen_by_sign(op)
 
     def compute(a: Numbers, b: Numbers, c: Any) -> Numbers:  # noqa: ANN401  int32 or float32, by the control's type

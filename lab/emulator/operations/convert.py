@@ -1,4 +1,4 @@
-"""Conversions between types: cvt with its roundings and saturation, and packing of halves and integers."""
+"""Type conversions: cvt with rounding and saturation, and packing of halves and integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.emulator.operations.narrow import is_narrow, narrow_conversion
 _INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
 _FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
 Conversion = Callable[[Any], Numbers]
-"""From (count,) or (1,) numbers of the source type to the destination type."""
+"""Converts (count,) or (1,) numbers of the source type to the destination type."""
 
 _ROUND_TO_INTEGER: dict[str, Callable[[Floats], Floats]] = {
     "rni": np.rint,
@@ -29,7 +29,7 @@ _MODES = ("rn", "rz", "rm", "rp", "rna", *_ROUND_TO_INTEGER)
 
 @operation("cvt")
 def cvt(op: Opcode, n: int) -> Alu:
-    """Build a conversion. The types are the last two parts: destination, source."""
+    """Build a conversion. The last two parts are the types: destination, source."""
     if op.flag("pack"):
         return _pack(op)
     mode = op.one_of(_MODES, "")
@@ -60,7 +60,7 @@ _LARGEST = {"f16": 0x7BFF, "bf16": 0x7F7F, "tf32": 0x7F7FE000}
 
 
 def _finite(compute: Conversion, to: str) -> Conversion:
-    """Return a conversion whose infinite results become the largest number of their sign (`.satfinite`)."""
+    """Return a conversion that clamps infinities to the largest number of the same sign (`.satfinite`)."""
     bits = np.dtype(f"u{DTYPES[to].itemsize}")
     sign = bits.type(1 << (8 * bits.itemsize - 1))
     infinity, largest = bits.type(_INFINITY[to]), bits.type(_LARGEST[to])
@@ -74,7 +74,7 @@ def _finite(compute: Conversion, to: str) -> Conversion:
 
 
 def _clamped(compute: Conversion, to: str) -> Conversion:
-    """Return a conversion to f16, bf16 or tf32 whose negative results become +0 (`.relu`)."""
+    """Return a conversion to f16, bf16 or tf32 that clamps negative results to +0 (`.relu`)."""
 
     def clamp(a: Numbers) -> Numbers:
         dtype = np.dtype(f"u{DTYPES[to].itemsize}")
@@ -98,7 +98,7 @@ def _conversion(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Convers
         raise UnknownForm("from .tf32")
 
     def widen(a: Any) -> Floats:  # noqa: ANN401  bits or floats, by the source type
-        """Bring the source to float32; a double stays as it is."""
+        """Convert the source to float32; keep doubles."""
         if of == "bf16":
             return floats.bf16_to_32(a)
         x = a.astype(np.float32) if of == "f16" else a
@@ -126,7 +126,7 @@ def _integers(to: str, *, sat: bool) -> Conversion:
 
 
 def float_to_integer(x: Floats, to: str, mode: str, *, from_double: bool) -> Integers:
-    """Round and clamp: PTX always saturates here, and says what NaN becomes (PTX ISA, cvt).
+    """Round and clamp to an integer: PTX always saturates here, and defines the result for NaN (PTX ISA, cvt).
 
     Args:
         x: (count,) or (1,) singles or doubles.
@@ -136,12 +136,12 @@ def float_to_integer(x: Floats, to: str, mode: str, *, from_double: bool) -> Int
     """
     dtype = DTYPES[to]
     info = np.iinfo(dtype)
-    whole = _ROUND_TO_INTEGER[mode](x)
+    rounded = _ROUND_TO_INTEGER[mode](x)
     low, above = float(info.min), 2.0 ** (info.bits - (dtype.kind == "i"))
-    inside = (whole >= low) & (whole < above)
-    result = np.where(inside, whole, 0.0).astype(dtype)
-    result[whole >= above] = info.max
-    result[whole < low] = info.min
+    inside = (rounded >= low) & (rounded < above)
+    result = np.where(inside, rounded, 0.0).astype(dtype)
+    result[rounded >= above] = info.max
+    result[rounded < low] = info.min
     wide = from_double or info.bits == 64  # noqa: PLR2004  bits
     unknown = np.isnan(x)
     if unknown.any():
@@ -186,7 +186,7 @@ _RANK = {"f64": 3, "f32": 2, "f16": 1, "bf16": 1, "tf32": 1}
 
 
 def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
-    """Return the step from float32 (or float64) to a float type."""
+    """Return the conversion from float32 (or float64) to a float type."""
     if mode in _ROUND_TO_INTEGER:
         return _integral(to, of, mode, ftz=ftz, sat=sat)
     if to != "tf32" and _RANK[to] >= _RANK[of] and not (to != of and {to, of} == {"f16", "bf16"}):
@@ -227,7 +227,7 @@ def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversi
         if to == "f32":
             rounded: Singles = x.astype(np.float32) if mode == "rn" else floats.round32(x, zero, mode)
             return _finish(rounded, ftz=ftz, sat=sat)
-        # A double goes through a single rounded to odd, which leaves the second rounding the only one.
+        # A double is first rounded to odd as a single, so that the second rounding is the only effective one.
         single = floats.round32(x, zero, "odd") if of == "f64" else x.copy()
         if sat:
             floats.saturate(single)
@@ -250,7 +250,7 @@ def _finish(result: Any, *, ftz: bool, sat: bool) -> Any:  # noqa: ANN401  float
 
 
 def _tf32(mode: str) -> Callable[[Singles], Words]:
-    """Return the rounding to 10 fraction bits: ties away (rna), to even (rn) or cut (rz)."""
+    """Return the rounding to 10 fraction bits: ties away (rna), to even (rn) or truncation (rz)."""
     if mode not in ("rna", "rn", "rz"):
         raise UnknownForm(f".{mode}.tf32")
 
@@ -286,7 +286,7 @@ def _pair(to: str, mode: str, *, relu: bool, finite: bool) -> Alu:
 
 
 def _pack(op: Opcode) -> Alu:
-    """Build cvt.pack.sat.T.s32{.b32}: two integers clamped and packed, above c where c is given."""
+    """Build cvt.pack.sat.T.s32{.b32}: two integers clamped and packed, above c if given."""
     op.one_of(("sat",))
     to = op.parts.pop(0)
     if to not in ("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"):
@@ -297,11 +297,11 @@ def _pack(op: Opcode) -> Alu:
     if with_c != (to not in ("u16", "s16")):
         raise UnknownForm("the form with this type")
     bits = int(to[1:])
-    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if to[0] == "s" else (0, 2**bits - 1)
+    least, highest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if to[0] == "s" else (0, 2**bits - 1)
 
     def compute(a: Integers, b: Integers, c: Words | None = None) -> Words:
         def clamp(x: Integers) -> Words:
-            return np.clip(x, least, most).astype(np.uint32) & np.uint32(2**bits - 1)
+            return np.clip(x, least, highest).astype(np.uint32) & np.uint32(2**bits - 1)
 
         packed = (clamp(a) << np.uint32(bits)) | clamp(b)
         return packed if c is None else (c << np.uint32(2 * bits)) | packed

@@ -1,7 +1,7 @@
-"""Matrix descriptors of wgmma: where the 16-byte pieces of an operand lie in shared memory.
+"""Matrix descriptors of wgmma: the location of an operand's 16-byte pieces in shared memory.
 
 PTX ISA, Asynchronous Warpgroup Level Matrix Shared Memory Layout. A pattern of eight rows of 16, 32, 64 or 128 bytes is
-repeated; within it, the place of a piece in its row is swizzled by the number of the row.
+repeated; within it, a piece's position in its row is swizzled by the row number.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from lab.emulator.arrays import Addresses
 
 PIECE = 16
-"""Bytes of the pieces that stay together."""
+"""The bytes of a swizzling unit."""
 
 _PATTERN_ROWS = 8
 _FIELD = np.uint64(0x3FFF)
 _ROW_SHIFT = 7  # the bits of an address that swizzle begin here
 _PIECES = np.array([1, 8, 4, 2])
-"""Pieces in a row of the pattern, by the descriptor's mode: none, 128, 64 and 32 bytes."""
+"""The pieces per row of the pattern, by the descriptor's mode: none, 128, 64 and 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class Descriptors:
         leading: Leading dimension byte offset.
         stride: Stride dimension byte offset.
         base: Base offset, in rows of 128 bytes.
-        pieces: Pieces in a row of the pattern: 1 where nothing is swizzled.
+        pieces: Pieces per row of the pattern: 1 without swizzling.
     """
 
     start: Addresses
@@ -52,11 +52,11 @@ def decode(words: NDArray[np.uint64]) -> Descriptors:
     return Descriptors(field(0), field(16), field(32), base, _PIECES[(words >> np.uint64(62)).astype(np.int64)])
 
 
-def along_k(found: Descriptors, rows: int, count: int) -> Addresses:
-    """Return the addresses of the pieces of matrices whose rows (or columns, of B) are contiguous along k.
+def along_k(descriptors: Descriptors, rows: int, count: int) -> Addresses:
+    """Return the piece addresses of matrices whose rows (columns of B) are contiguous along k.
 
     Args:
-        found: The matrices.
+        descriptors: The matrices.
         rows: Rows along m or n.
         count: Pieces along k.
 
@@ -64,19 +64,20 @@ def along_k(found: Descriptors, rows: int, count: int) -> Addresses:
         (matrices, rows, count).
     """
     start, leading, stride, pieces = (
-        part[:, None, None] for part in (found.start, found.leading, found.stride, found.pieces)
+        field[:, None, None]
+        for field in (descriptors.start, descriptors.leading, descriptors.stride, descriptors.pieces)
     )
     row, piece = np.arange(rows)[:, None], np.arange(count)
     step = np.where(pieces == 1, leading, PIECE)
     plain = start + row % _PATTERN_ROWS * pieces * PIECE + row // _PATTERN_ROWS * stride + piece * step
-    return _swizzled(plain, found)
+    return _swizzled(plain, descriptors)
 
 
-def across_k(found: Descriptors, depth: int, count: int) -> Addresses:
-    """Return the addresses of the pieces of matrices that are contiguous along m or n.
+def across_k(descriptors: Descriptors, depth: int, count: int) -> Addresses:
+    """Return the piece addresses of matrices that are contiguous along m or n.
 
     Args:
-        found: The matrices.
+        descriptors: The matrices.
         depth: Elements along k.
         count: Pieces along m or n.
 
@@ -84,7 +85,8 @@ def across_k(found: Descriptors, depth: int, count: int) -> Addresses:
         (matrices, depth, count).
     """
     start, leading, stride, pieces = (
-        part[:, None, None] for part in (found.start, found.leading, found.stride, found.pieces)
+        field[:, None, None]
+        for field in (descriptors.start, descriptors.leading, descriptors.stride, descriptors.pieces)
     )
     k, piece = np.arange(depth)[:, None], np.arange(count)
     over_k, over_pieces = np.where(pieces == 1, leading, stride), np.where(pieces == 1, stride, leading)
@@ -95,11 +97,11 @@ def across_k(found: Descriptors, depth: int, count: int) -> Addresses:
         + piece % pieces * PIECE
         + piece // pieces * over_pieces
     )
-    return _swizzled(plain, found)
+    return _swizzled(plain, descriptors)
 
 
-def _swizzled(plain: Addresses, found: Descriptors) -> Addresses:
-    """Return addresses with the number of the piece in its row changed by that of the row in the pattern."""
-    pieces, base = found.pieces[:, None, None], found.base[:, None, None]
+def _swizzled(plain: Addresses, descriptors: Descriptors) -> Addresses:
+    """Return swizzled addresses: the piece's position in its row XOR the row number."""
+    pieces, base = descriptors.pieces[:, None, None], descriptors.base[:, None, None]
     row = (plain >> _ROW_SHIFT) - base
     return plain ^ ((row & (pieces - 1)) * PIECE)

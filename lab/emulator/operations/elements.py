@@ -1,4 +1,4 @@
-"""Element types of matrix operands: how many lie in a register, and what their bits mean.
+"""Element types of matrix operands: register packing and decoding.
 
 PTX ISA, Alternate Floating-Point Data Formats, and Sub-byte integers in the sections on matrix fragments.
 """
@@ -17,22 +17,22 @@ BITS = {
     "b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "f16": 16, "bf16": 16, "tf32": 32, "f32": 32,
     "s32": 32, "f64": 64,
 }  # fmt: skip
-"""Element type to its width. A tf32 takes 32 bits, of which 19 count."""
+"""Bit widths by element type. A tf32 occupies 32 bits, of which 19 count."""
 
 SMALLEST = {"e4m3": -6, "e5m2": -14, "f16": -14, "bf16": -126, "tf32": -126, "f32": -126}
-"""Floating-point type to the exponent of its least normal number."""
+"""The exponent of the smallest normal number, by floating-point type."""
 
 REGISTER_BITS = 32
 
 _INVALID64 = np.uint64(0xFFF8_0000_0000_0000)
-"""What an H200's tensor cores leave in f64 for infinity minus infinity, and for zero times infinity."""
+"""The NaN of an H200's tensor cores in f64 for infinity minus infinity and zero times infinity."""
 
 _TF32 = np.uint32(0xFFFFE000)  # sign, exponent and 10 fraction bits
 _NATIVE = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8, "s32": np.int32}
 
 
 def per_register(t: str) -> int:
-    """Return the elements of a 32-bit register; 1 for those that take two."""
+    """Return the number of elements per 32-bit register; 1 for elements that take two registers."""
     return max(1, REGISTER_BITS // BITS[t])
 
 
@@ -46,8 +46,8 @@ def _eighths(exponent_bits: int, bias: int, *, infinite: bool) -> Doubles:
 
     Args:
         exponent_bits: Bits of its exponent.
-        bias: Of the exponent.
-        infinite: The largest exponent stands for infinity and NaN; otherwise only all ones stand for NaN.
+        bias: The exponent bias.
+        infinite: The largest exponent encodes infinity and NaN; otherwise only all ones encode NaN.
     """
     fraction_bits = 7 - exponent_bits
     code = np.arange(128)
@@ -66,7 +66,7 @@ _EIGHT = {"e4m3": _eighths(4, 7, infinite=False), "e5m2": _eighths(5, 15, infini
 
 
 def decode(raw: Bits, t: str) -> Doubles:
-    """Return the elements of registers, each register's side by side, the lowest bits first.
+    """Return the elements of registers, concatenated, lowest bits first.
 
     Args:
         raw: (..., registers) contiguous uint32, or uint64 for f64.
@@ -90,7 +90,7 @@ def decode(raw: Bits, t: str) -> Doubles:
 
 
 def _unpacked(raw: Bits, t: str) -> NDArray[np.int64]:
-    """Return the elements of registers that hold integers of less than a byte."""
+    """Return the elements of registers with sub-byte integers."""
     bits = BITS[t]
     shifts = np.arange(0, REGISTER_BITS, bits, dtype=np.uint32)
     pieces = ((raw[..., None] >> shifts) & np.uint32((1 << bits) - 1)).astype(np.int64)
@@ -100,7 +100,7 @@ def _unpacked(raw: Bits, t: str) -> NDArray[np.int64]:
 
 
 def encode(values: Doubles, t: str) -> Bits:
-    """Round (..., elements) to the bits of (..., registers); a value that t cannot hold is rounded to nearest even."""
+    """Convert (..., elements) to the bits of (..., registers), rounding to nearest even."""
     if t == "f16":
         return floats.f32_to_f16(floats.round32(values, np.zeros(1), "odd")).view(np.uint32)
     if t == "f64":

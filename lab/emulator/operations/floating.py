@@ -25,7 +25,7 @@ _PAIR = "f32x2"
 
 
 def _modifiers(op: Opcode, t: str) -> tuple[str, bool, bool]:
-    """Take the rounding (nearest by default), `.ftz` and `.sat` of an operation on floats; nothing else may be left."""
+    """Consume an operation's rounding (nearest by default), `.ftz` and `.sat`; reject other modifiers."""
     mode, ftz, sat = op.one_of(ROUNDINGS, "rn"), op.flag("ftz"), op.flag("sat")
     op.parts.remove(t)
     op.finish()
@@ -34,7 +34,7 @@ def _modifiers(op: Opcode, t: str) -> tuple[str, bool, bool]:
 
 def _float_type(op: Opcode) -> str | None:
     """Return the floating-point type among the parts; None for an integer operation."""
-    return next((part for part in op.parts if part in _FLOATS), None)
+    return next((modifier for modifier in op.parts if modifier in _FLOATS), None)
 
 
 def _finish32(result: Singles, *, ftz: bool, sat: bool) -> Singles:
@@ -48,7 +48,7 @@ def _finish32(result: Singles, *, ftz: bool, sat: bool) -> Singles:
 
 
 def _single(compute: Callable[..., Singles], count: int, *, ftz: bool, sat: bool = False) -> Alu:
-    """Build a function of some float32 arrays, with `.ftz`, `.sat` and the canonical NaN."""
+    """Build a function of `count` float32 arrays, with `.ftz`, `.sat` and the canonical NaN."""
 
     def write(out: Singles, *ins: Singles) -> None:
         if ftz:
@@ -59,7 +59,7 @@ def _single(compute: Callable[..., Singles], count: int, *, ftz: bool, sat: bool
 
 
 def _double(compute: Callable[..., Doubles], count: int) -> Alu:
-    """Build a function of some float64 arrays, with the canonical NaN."""
+    """Build a function of `count` float64 arrays, with the canonical NaN."""
 
     def write(out: Doubles, *ins: Doubles) -> None:
         np.copyto(out, compute(*ins))
@@ -71,9 +71,9 @@ def _double(compute: Callable[..., Doubles], count: int) -> Alu:
 def half_operation(
     t: str, compute: Callable[..., Singles], *, sat: bool = False, relu: bool = False, ftz: bool = False
 ) -> Callable[..., None]:
-    """Wrap a function that takes float32 arrays and returns float32 rounded to odd, for f16 and bf16.
+    """Wrap a float32 function with results rounded to odd, for f16 and bf16.
 
-    Packed types run on both halves.
+    Packed types process both halves.
 
     Args:
         t: `f16`, `bf16`, or a packed pair of them.
@@ -84,7 +84,7 @@ def half_operation(
     """
     bf16, packed = t.startswith("bf16"), t.endswith("x2")
 
-    def one(*ins: Halves) -> Halves:
+    def apply_half(*ins: Halves) -> Halves:
         wide = [floats.bf16_to_32(x) if bf16 else x.view(np.float16).astype(np.float32) for x in ins]
         if ftz:
             wide = [np.where(np.abs(x) < 2.0**-14, np.copysign(np.float32(0), x), x) for x in wide]
@@ -102,10 +102,10 @@ def half_operation(
 
     def write(out: Numbers, *ins: Bits) -> None:
         if not packed:
-            out[...] = one(*(np.ascontiguousarray(x).view(np.uint16) for x in ins)).view(out.dtype)
+            out[...] = apply_half(*(np.ascontiguousarray(x).view(np.uint16) for x in ins)).view(out.dtype)
             return
-        low = one(*(x.astype(np.uint16) for x in ins)).astype(np.uint32)
-        high = one(*((x >> np.uint32(16)).astype(np.uint16) for x in ins)).astype(np.uint32)
+        low = apply_half(*(x.astype(np.uint16) for x in ins)).astype(np.uint32)
+        high = apply_half(*((x >> np.uint32(16)).astype(np.uint16) for x in ins)).astype(np.uint32)
         np.bitwise_or(low, high << np.uint32(16), out=out)
 
     return write
@@ -131,7 +131,7 @@ def _odd_mul(a: Singles, b: Singles) -> Singles:
 
 
 def _pairwise(op: Opcode, build: Callable[[Opcode, int], Alu]) -> Alu:
-    """Build an operation on pairs of singles (`f32x2`) from the one on singles."""
+    """Build an `f32x2` operation from the float32 one."""
     op.parts[op.parts.index(_PAIR)] = "f32"
     if op.flag("sat"):
         raise UnknownForm(".sat on f32x2")
@@ -156,13 +156,13 @@ def _of_pair(x: Bits, i: int) -> Singles:
 
 
 def _mixed(op: Opcode) -> str:
-    """Return the narrow type of an operation such as `add.f32.f16`, whose other sources are singles; else nothing."""
-    narrow = [part for part in op.parts if part in ("f16", "bf16")]
+    """Return the narrow type of a mixed operation such as `add.f32.f16`; empty for others."""
+    narrow = [modifier for modifier in op.parts if modifier in ("f16", "bf16")]
     return narrow[0] if "f32" in op.parts and narrow else ""
 
 
 def _with_narrow_first(op: Opcode, narrow: str, build: Callable[[Opcode, int], Alu], count: int) -> Alu:
-    """Build an operation on singles whose first sources are half-precision numbers, which are widened."""
+    """Build a float32 operation whose first sources are half-precision numbers, which are widened."""
     op.parts.remove(narrow)
     single = build(op, 0)
 
@@ -176,7 +176,7 @@ def _with_narrow_first(op: Opcode, narrow: str, build: Callable[[Opcode, int], A
 
 
 def _pairs_or_mixed(op: Opcode, build: Callable[[Opcode, int], Alu], narrow: int) -> Alu | None:
-    """Build an operation on f32x2, or one whose first `narrow` sources are halves; None where it is neither."""
+    """Build an f32x2 operation, or one whose first `narrow` sources are halves; None for others."""
     if _PAIR in op.parts:
         return _pairwise(op, build)
     mixed = _mixed(op)
@@ -250,7 +250,7 @@ def _fma(op: Opcode, _n: int) -> Alu:
 
 
 def _approximate_division(a: Singles, b: Singles) -> Singles:
-    """Return div.approx.f32: for |b| above 2^126 the quotient is 0, or NaN where a is infinite."""
+    """Return div.approx.f32: for |b| above 2^126 the quotient is 0, or NaN if a is infinite."""
     result = np.divide(a, b)
     big = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
     return np.where(big, np.where(np.isinf(a), np.float32(np.nan), np.copysign(np.float32(0), result)), result)
@@ -291,15 +291,19 @@ def rcp_sqrt(op: Opcode, _n: int) -> Alu:
     if t == "f64":
         if mode == "rn":
             return _double(np.sqrt if root else lambda a: np.divide(1.0, a), 1)
-        one = np.ones(1)
-        directed = (lambda a: floats.each64("sqrt", mode, a)) if root else lambda a: floats.each64("div", mode, one, a)
+        numerator = np.ones(1)
+        directed = (
+            (lambda a: floats.each64("sqrt", mode, a)) if root else lambda a: floats.each64("div", mode, numerator, a)
+        )
         return _double(directed, 1)
     unit = np.ones(1, np.float32)
     nearest = np.sqrt if root else lambda a: np.divide(unit, a)
     if mode in ("rn", "approx"):
         return _single(nearest, 1, ftz=ftz)
-    other = (lambda a: floats.sqrt32_directed(a, mode)) if root else lambda a: floats.div32_directed(unit, a, mode)
-    return _single(other, 1, ftz=ftz)
+    directed_single = (
+        (lambda a: floats.sqrt32_directed(a, mode)) if root else lambda a: floats.div32_directed(unit, a, mode)
+    )
+    return _single(directed_single, 1, ftz=ftz)
 
 
 def _upper_word(x: Doubles) -> Doubles:
@@ -315,12 +319,12 @@ SPECIAL_FUNCTIONS: dict[str, Callable[[Doubles], Doubles]] = {
     "ex2": np.exp2,
     "tanh": np.tanh,
 }
-"""The special functions in double precision, before they are rounded."""
+"""The special functions in double precision, before rounding."""
 
 
 @operation(*SPECIAL_FUNCTIONS)
 def special(op: Opcode, _n: int) -> Alu:
-    """Build the special functions: computed in double precision and rounded, within every documented error."""
+    """Build the special functions, computed in double precision and rounded, within documented errors."""
     op.one_of(("approx",))
     ftz = op.flag("ftz")
     t = op.one_of(_FLOATS)
@@ -348,7 +352,7 @@ def special(op: Opcode, _n: int) -> Alu:
 
 @operation("neg", "abs")
 def sign(op: Opcode, _n: int) -> Alu:
-    """Build negation and absolute value; on floats they move the sign bit alone."""
+    """Build negation and absolute value; on floats they only change the sign bit."""
     t = _float_type(op)
     negate = op.family == "neg"
     if t is None:
@@ -387,7 +391,7 @@ def copysign(op: Opcode, _n: int) -> Alu:
 def float_extremum(
     a: NDArray[_Floating], b: NDArray[_Floating], *, largest: bool, nan: bool = False
 ) -> NDArray[_Floating]:
-    """Return min or max: -0 is less than +0; a NaN yields the other operand, or with `nan` a NaN."""
+    """Return min or max: -0 is less than +0; a NaN yields the other operand, or NaN if `nan` is set."""
     if type(a) is not np.ndarray:
         return delegate("float_extremum", a, b, largest=largest, nan=nan)
     propagating, ignoring = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
@@ -425,11 +429,11 @@ def extremum(op: Opcode, n: int) -> Alu:
     def compute(a: NDArray[_Floating], b: NDArray[_Floating]) -> NDArray[_Floating]:
         if not absolute:
             return float_extremum(a, b, largest=largest, nan=nan)
-        found = float_extremum(np.abs(a), np.abs(b), largest=largest, nan=nan)
+        magnitude = float_extremum(np.abs(a), np.abs(b), largest=largest, nan=nan)
         if not exclusive:
-            return found
-        negative = (np.signbit(a) != np.signbit(b)) & ~np.isnan(found)
-        return np.where(negative, -found, found)
+            return magnitude
+        negative = (np.signbit(a) != np.signbit(b)) & ~np.isnan(magnitude)
+        return np.where(negative, -magnitude, magnitude)
 
     def of_three(a: Singles, b: Singles, c: Singles) -> Singles:
         return compute(compute(a, b), c)

@@ -1,4 +1,4 @@
-"""Fragments: which element of a matrix each lane of a warp holds in which register.
+"""Fragment layouts: which lane and register hold which matrix element.
 
 PTX ISA, Matrix fragments for mma.m8n8k4 to mma.m16n8k256, and for sparse mma.
 """
@@ -28,13 +28,13 @@ _EDGE = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FragmentLayout:
-    """Where the elements of a fragment lie in their matrix.
+    """The position of a fragment's elements in their matrix.
 
     Attributes:
         rows: (32, elements) row of each lane's elements, in the order of registers, low bits first.
         columns: (32, elements) their columns.
         size: Rows and columns of the matrix.
-        tile: (32, 1) the matrix, where the lanes of a warp hold several; None where they hold one.
+        tile: (32, 1) the index of the matrix, if a warp holds several; None if it holds one.
     """
 
     rows: Indices
@@ -44,29 +44,29 @@ class FragmentLayout:
 
     @property
     def elements(self) -> int:
-        """Elements that a lane holds."""
+        """The number of elements per lane."""
         return int(self.rows.shape[1])
 
     @property
     def tiles(self) -> int:
-        """Matrices that a warp holds."""
+        """The number of matrices per warp."""
         return 1 if self.tile is None else int(self.tile.max()) + 1
 
-    def gather(self, held: Doubles) -> Doubles:
-        """Return (warps * tiles, rows, columns) of (warps, 32, elements)."""
-        found = np.zeros((len(held), self.tiles, *self.size))
-        found[:, 0 if self.tile is None else self.tile, self.rows, self.columns] = held
-        return found.reshape(-1, *self.size)
+    def gather(self, fragment: Doubles) -> Doubles:
+        """Gather (warps, 32, elements) into (warps * tiles, rows, columns)."""
+        matrices = np.zeros((len(fragment), self.tiles, *self.size))
+        matrices[:, 0 if self.tile is None else self.tile, self.rows, self.columns] = fragment
+        return matrices.reshape(-1, *self.size)
 
     def scatter(self, matrices: Doubles) -> Doubles:
-        """Return (warps, 32, elements) of (warps * tiles, rows, columns)."""
+        """Scatter (warps * tiles, rows, columns) to (warps, 32, elements)."""
         by_warp = matrices.reshape(-1, self.tiles, *self.size)
-        found: Doubles = by_warp[:, 0 if self.tile is None else self.tile, self.rows, self.columns]
-        return found
+        fragment: Doubles = by_warp[:, 0 if self.tile is None else self.tile, self.rows, self.columns]
+        return fragment
 
 
 def operand_a(m: int, k: int, t: str) -> FragmentLayout:
-    """Return the layout of A, of `m` rows and `k` columns: registers go down the rows first, then along k."""
+    """Return the layout of A with `m` rows and `k` columns: registers cover the rows first, then k."""
     per, eights = per_register(t), m // _EDGE
     i = np.arange(m * k // WARP_SIZE)[None, :]
     register, inside = i // per, i % per
@@ -75,7 +75,7 @@ def operand_a(m: int, k: int, t: str) -> FragmentLayout:
 
 
 def operand_b(k: int, n: int, t: str) -> FragmentLayout:
-    """Return the layout of B, of `k` rows and 8 columns."""
+    """Return the layout of B with `k` rows and 8 columns."""
     per = per_register(t)
     i = np.arange(n * k // WARP_SIZE)[None, :]
     along = _WITHIN * per + i % per + 4 * per * (i // per)
@@ -83,7 +83,7 @@ def operand_b(k: int, n: int, t: str) -> FragmentLayout:
 
 
 def accumulator(m: int, n: int) -> FragmentLayout:
-    """Return the layout of C and D: two neighbours of a row in each pair of elements, then eight rows on, then columns.
+    """Return the layout of C and D: pairs of row neighbours, then rows in steps of eight, then columns.
 
     `n` is a multiple of 8, and `m` 8 or 16.
     """
@@ -129,25 +129,25 @@ def volta_accumulator(t: str) -> FragmentLayout:
 
 
 def reader(site: Site, text: str, t: str, layout: FragmentLayout | None = None) -> Callable[[], Doubles]:
-    """Return a function that reads a fragment: (warps, 32, elements of a lane).
+    """Return a reader of a fragment: (warps, 32, elements per lane).
 
     Raises:
-        UnknownForm: there are not as many registers as the layout has elements.
+        UnknownForm: the number of registers does not match the layout.
     """
     names = operands.elements(text)
     _check_count(names, t, layout)
     reads: list[Read[np.unsignedinteger[Any]]] = [site.operands.source(name, container(t)) for name in names]
     everyone, warps = site.batch.everyone, site.batch.warps
 
-    def read() -> Doubles:
-        raw = np.stack([everyone.fill(one(everyone)) for one in reads], axis=1)
+    def read_fragment() -> Doubles:
+        raw = np.stack([everyone.fill(read_register(everyone)) for read_register in reads], axis=1)
         return decode(raw, t).reshape(warps, WARP_SIZE, -1)
 
-    return read
+    return read_fragment
 
 
 def writer(site: Site, text: str, t: str, layout: FragmentLayout | None = None) -> Callable[[Lanes, Doubles], None]:
-    """Return a function that writes (warps, 32, elements of a lane) to a fragment. Raises as `reader` does."""
+    """Return a writer of (warps, 32, elements per lane) to a fragment. Raises as `reader` does."""
     names = operands.elements(text)
     _check_count(names, t, layout)
     writes = [site.operands.target(name, container(t)) for name in names]
@@ -155,8 +155,8 @@ def writer(site: Site, text: str, t: str, layout: FragmentLayout | None = None) 
 
     def write(lanes: Lanes, values: Doubles) -> None:
         registers: Bits = encode(np.ascontiguousarray(values.reshape(threads, -1)), t)
-        for i, put in enumerate(writes):
-            put(lanes, lanes.select(np.ascontiguousarray(registers[:, i])))
+        for i, write_register in enumerate(writes):
+            write_register(lanes, lanes.select(np.ascontiguousarray(registers[:, i])))
 
     return write
 

@@ -1,4 +1,4 @@
-"""Moving 8 x 8 matrices of 16-bit elements: ldmatrix, stmatrix and movmatrix."""
+"""Moves of 8 x 8 matrices of 16-bit elements: ldmatrix, stmatrix and movmatrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.emulator.operations.system import Run, Site, system
 
 
 def _matrix_form(op: Opcode) -> tuple[int, bool, str]:
-    """Take the words of ldmatrix and stmatrix; return matrices, whether they are transposed, and the space."""
+    """Consume the modifiers of ldmatrix and stmatrix; return count, transposition and space."""
     op.one_of(("sync",))
     op.one_of(("aligned",))
     op.one_of(("m8n8",))
@@ -30,17 +30,17 @@ def _matrix_form(op: Opcode) -> tuple[int, bool, str]:
 
 
 EDGE = 8
-"""Rows and columns of a matrix; as many lanes give the addresses of its rows."""
+"""The rows and columns of a matrix, and the lanes that give its row addresses."""
 
 MOST_MATRICES = WARP_SIZE // EDGE
-"""Matrices for whose rows the lanes of a warp can give addresses."""
+"""The largest number of matrices whose row addresses fit the lanes of a warp."""
 
 PAIRS = np.arange(WARP_SIZE) // 4, 2 * (np.arange(WARP_SIZE) % 4)
-"""Row of an 8 x 8 matrix, and first of two columns, that each lane holds (PTX ISA, ldmatrix)."""
+"""The row and the first of two columns of an 8 x 8 matrix held by each lane (PTX ISA, ldmatrix)."""
 
 
 def _addressing(lanes: Lanes, count: int) -> Indices:
-    """Return the positions of the lanes whose addresses count for some number of matrices."""
+    """Return the positions of the lanes that give row addresses for some number of matrices."""
     return np.flatnonzero(lanes.indices() % WARP_SIZE < EDGE * count)
 
 
@@ -51,7 +51,7 @@ def _check_count(registers: Sequence[object], count: int) -> None:
 
 @system("ldmatrix")
 def ldmatrix(site: Site, op: Opcode) -> Run:
-    """Build the load of 8 x 8 matrices of 16-bit elements: lanes 8 i to 8 i + 7 give the rows of matrix i."""
+    """Build the load of 8 x 8 matrices of 16-bit elements: lanes 8 i to 8 i + 7 address matrix i's rows."""
     count, trans, space = _matrix_form(op)
     destination, source = site.texts
     address = site.operands.address(source, space)
@@ -77,7 +77,7 @@ def ldmatrix(site: Site, op: Opcode) -> Run:
 
 @system("stmatrix")
 def stmatrix(site: Site, op: Opcode) -> Run:
-    """Build the store of 8 x 8 matrices, the reverse of `ldmatrix`."""
+    """Build the store of 8 x 8 matrices, the inverse of `ldmatrix`."""
     count, trans, space = _matrix_form(op)
     destination, source = site.texts
     address = site.operands.address(destination, space)

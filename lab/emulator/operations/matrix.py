@@ -1,4 +1,4 @@
-"""mma.sync: products of matrices that the lanes of a warp hold in registers, dense and sparse.
+"""mma.sync: dense and sparse matrix products on fragments in a warp's registers.
 
 PTX ISA, Warp Level Matrix Instructions: mma, mma.sp.
 """
@@ -48,7 +48,7 @@ _SPARSE_SHAPES: dict[str, tuple[Shape, ...]] = {
     "u4": ((16, 8, 64), (16, 8, 128)),
 }
 _FAMILIES = ({"e4m3", "e5m2"}, {"s8", "u8"}, {"s4", "u4"})
-"""Types of A and B that may be mixed."""
+"""Sets of types that A and B may mix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +62,41 @@ class MatrixTypes:
 
     @property
     def all(self) -> tuple[str, str, str, str]:
-        """The four of them."""
+        """All four types."""
         return self.d, self.a, self.b, self.c
 
 
 def sums_of(t: str) -> tuple[str, ...]:
-    """Return the types in which products of an element type can be added up."""
+    """Return the accumulator types for products of an element type."""
     if t in ("s8", "u8", "s4", "u4", "b1"):
         return ("s32",)
     return {"f64": ("f64",), "f16": ("f16", "f32"), "e4m3": ("f16", "f32"), "e5m2": ("f16", "f32")}.get(t, ("f32",))
 
 
-def alike(one: str, other: str) -> bool:
-    """Return whether A and B may be of two types."""
-    return one == other or any({one, other} <= family for family in _FAMILIES)
+def alike(first: str, second: str) -> bool:
+    """Return whether A and B may have two given types."""
+    return first == second or any({first, second} <= family for family in _FAMILIES)
 
 
 def _take_types(op: Opcode, shape: Shape, *, sparse: bool) -> MatrixTypes:
-    """Take the four types, the last parts that are left.
+    """Consume the four types, the last remaining parts.
 
     Raises:
-        UnknownForm: there is no such instruction.
+        UnknownForm: the combination does not exist.
     """
     if len(op.parts) != 4:  # noqa: PLR2004  the types of D, A, B, C
         raise UnknownForm(f".{'.'.join(op.parts)}")
     types = MatrixTypes(*op.parts)
-    allowed = (_SPARSE_SHAPES if sparse else _SHAPES).get(types.a, ())
+    shapes = (_SPARSE_SHAPES if sparse else _SHAPES).get(types.a, ())
     sums = sums_of(types.a)
-    same = types.d == types.c or (shape == _VOLTA and types.a == "f16")
-    if not same or shape not in allowed or not alike(types.a, types.b) or types.d not in sums or types.c not in sums:
+    same_sums = types.d == types.c or (shape == _VOLTA and types.a == "f16")
+    if (
+        not same_sums
+        or shape not in shapes
+        or not alike(types.a, types.b)
+        or types.d not in sums
+        or types.c not in sums
+    ):
         raise UnknownForm(f"types .{'.'.join(op.parts)} with this shape")
     op.parts.clear()
     return types
@@ -108,7 +114,7 @@ def mma(site: Site, op: Opcode) -> Run:
     logic = op.one_of(("xor", "and"), "")
     if logic:
         op.one_of(("popc",))
-    rounded = op.flag("rn")  # to nearest is what sums of f64 do anyway; other modes stay among the types
+    rounded = op.flag("rn")  # f64 sums always round to nearest; other modes stay among the types
     types = _take_types(op, shape, sparse=sparse)
     if rounded and types.d != "f64":
         raise UnknownForm(f".rn on .{types.d}")
@@ -144,7 +150,7 @@ def mma(site: Site, op: Opcode) -> Run:
 
 
 def product(a: Doubles, b: Doubles, c: Doubles, types: MatrixTypes, *, logic: str, saturate: bool) -> Doubles:
-    """Return what a matrix instruction of a warp leaves in D, (tiles, m, n); operands as in `multiply_add`.
+    """Return the result D of a warp's matrix instruction, (tiles, m, n); operands as in `multiply_add`.
 
     Args:
         a: Elements of A; bits are 0 and 1.
@@ -162,7 +168,7 @@ def product(a: Doubles, b: Doubles, c: Doubles, types: MatrixTypes, *, logic: st
 
 
 def _volta(site: Site, types: MatrixTypes, by_row: tuple[bool, bool]) -> Run:
-    """Build m8n8k4 with f16: four products, one of every second quad and its partner in the other half of the warp."""
+    """Build m8n8k4 with f16: four products, each by a quad and its partner in the other half-warp."""
     layouts = (
         fragments.volta_operand("a", by_row=by_row[0]),
         fragments.volta_operand("b", by_row=by_row[1]),
@@ -185,10 +191,10 @@ def _volta(site: Site, types: MatrixTypes, by_row: tuple[bool, bool]) -> Run:
 
 
 def _metadata(site: Site, stored: Sparsity) -> Callable[[], Words]:
-    """Return a function that reads the metadata of sparse products, (warps, 32), and check its selector.
+    """Return a reader of sparse metadata, (warps, 32), checking the selector.
 
     Raises:
-        UnknownForm: the selector is beyond those that the shape has.
+        UnknownForm: the selector is out of range for the shape.
     """
     selector = integer(site.texts[5])
     if not 0 <= selector < stored.selectors:

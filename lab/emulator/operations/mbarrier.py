@@ -1,4 +1,4 @@
-"""What threads do to mbarriers, and fences. Waits end a basic block: `lab.emulator.waiting.mbarriers` executes them."""
+"""Mbarrier operations and fences. Waits are terminators, executed by `lab.emulator.waiting.mbarriers`."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def mbarrier(site: Site, op: Opcode) -> Run:
 
 
 def _life(site: Site, kind: str) -> Run:
-    """Build the beginning or the end of mbarriers."""
+    """Build the initialisation or invalidation of mbarriers."""
     address = site.operands.address(site.texts[0], "shared")
     mbarriers, position = site.mbarriers, site.position
     if kind == "inval":
         return lambda lanes: mbarriers.inval(position, address(lanes), lanes)
     if len(site.texts) != 2:  # noqa: PLR2004  address and number
-        raise UnknownForm("no number of arrivals")
+        raise UnknownForm("missing number of arrivals")
     counts = site.operands.source(site.texts[1], "u32")
     return lambda lanes: mbarriers.init(position, address(lanes), counts(lanes), lanes)
 
 
 def _arrival(site: Site, kind: str, *, announces: bool, peers: bool, relaxed: bool) -> Run:
-    """Build arrivals, and what changes the bytes that a phase awaits.
+    """Build arrivals and changes of a phase's expected bytes.
 
     Args:
         site: The instruction.
         kind: `arrive`, `arrive_drop`, `expect_tx` or `complete_tx`.
-        announces: The number that follows is one of bytes to expect.
+        announces: The number operand is a count of expected bytes.
         peers: Addresses may be in other blocks of the cluster.
-        relaxed: It orders no more than what the thread fenced before.
+        relaxed: It only orders what the thread fenced before.
     """
     texts = list(site.texts)
     returns = kind in ("arrive", "arrive_drop") and not texts[0].startswith("[")
@@ -67,41 +67,41 @@ def _arrival(site: Site, kind: str, *, announces: bool, peers: bool, relaxed: bo
     def run(lanes: Lanes) -> None:
         rows, addresses = None, address(lanes)
         if peers:
-            known = in_cluster(batch, addresses)
-            if not known.all():
+            in_range = in_cluster(batch, addresses)
+            if not in_range.all():
                 detail = f"an mbarrier {absent_block(batch)}"
-                site.findings.add("out-of-bounds", position, detail, lanes.take(np.flatnonzero(~known)).indices())
-                lanes, addresses = lanes.take(np.flatnonzero(known)), addresses[known]
+                site.findings.add("out-of-bounds", position, detail, lanes.take(np.flatnonzero(~in_range)).indices())
+                lanes, addresses = lanes.take(np.flatnonzero(in_range)), addresses[in_range]
             addresses, rows = peer_rows(batch, addresses, lanes)
-        named = mbarriers.name(position, addresses, lanes, blocks=rows)
-        given = np.ones(1, np.int64) if number is None else number(lanes).astype(np.int64)
-        amount = lanes.fill(given)[named.kept]
-        if state is not None:  # the phase that the arrival is part of
-            state(Lanes(lanes.threads, named.threads), mbarriers.phases(named).astype(np.uint64))
+        targets = mbarriers.name(position, addresses, lanes, blocks=rows)
+        amounts = np.ones(1, np.int64) if number is None else number(lanes).astype(np.int64)
+        amount = lanes.fill(amounts)[targets.kept]
+        if state is not None:  # the phase of the arrival
+            state(Lanes(lanes.threads, targets.threads), mbarriers.phases(targets).astype(np.uint64))
         nothing = np.zeros(len(amount), np.int64)
         if kind == "complete_tx":
-            mbarriers.arrive(position, named, nothing, -amount)
+            mbarriers.arrive(position, targets, nothing, -amount)
             return
         arrivals = nothing if kind == "expect_tx" else nothing + 1 if announces else amount
         if kind == "arrive_drop":
-            mbarriers.drop(named, arrivals)
-        mbarriers.arrive(position, named, arrivals, amount if announces else nothing, relaxed=relaxed)
+            mbarriers.drop(targets, arrivals)
+        mbarriers.arrive(position, targets, arrivals, amount if announces else nothing, relaxed=relaxed)
 
     return run
 
 
 def _pending_count(_site: Site, _op: Opcode) -> Run:
-    """Refuse mbarrier.pending_count: a state is a phase here.
+    """Reject mbarrier.pending_count: here, a state is only a phase.
 
     Raises:
         UnknownForm: always.
     """
-    raise UnknownForm("mbarrier.pending_count: the state of an mbarrier is opaque, and holds the phase alone")
+    raise UnknownForm("mbarrier.pending_count: the emulator's mbarrier state only holds the phase")
 
 
 @system("fence", "membar")
 def fence(site: Site, op: Opcode) -> Run:
-    """Build fences: those of the async proxy order what threads wrote before bulk copies, others order accesses."""
+    """Build fences: proxy fences order threads' writes before bulk copies, others order accesses."""
     mbarriers = op.flag("mbarrier_init")
     if not mbarriers and not op.flag("proxy"):
         wide, watch = "cta" not in op.parts, site.memory.watch
@@ -128,10 +128,10 @@ def fence(site: Site, op: Opcode) -> Run:
 
 
 def _acquire_map(site: Site) -> Run:
-    """Build a fence behind which the block's tensor copies see a tensor map as it is in global memory.
+    """Build a tensor-map acquire: the block's later tensor copies see the map in global memory.
 
     Raises:
-        UnknownForm: It does not name a whole map.
+        UnknownForm: It does not cover a whole map.
     """
     if len(site.texts) != 2 or integer(site.texts[1]) != MAP_BYTES:  # noqa: PLR2004 - the address, and the size
         raise UnknownForm(f"a fence of {', '.join(site.texts[1:])} bytes; a tensor map has {MAP_BYTES}")

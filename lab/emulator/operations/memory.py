@@ -1,4 +1,4 @@
-"""Loads, stores, address conversions, and hints that change no value."""
+"""Loads, stores, address conversions, and hints without effect."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _HINTS = (
 
 
 def take_policy(op: Opcode, site: Site, texts: list[str]) -> None:
-    """Take `.L2::cache_hint` and the policy, the last operand, which changes no value.
+    """Consume `.L2::cache_hint` and the policy, the last operand, which has no effect.
 
     Args:
         op: The opcode.
-        site: Where the instruction stands.
-        texts: The operands; the policy is taken away.
+        site: The instruction.
+        texts: The operands; the policy is removed.
     """
     if op.flag("L2::cache_hint"):
         site.operands.source(texts.pop(), "b64")
 
 
 def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, Order]:
-    """Take a load's or store's words; return its space, elements, type and how strong it is."""
+    """Consume a load's or store's modifiers; return space, elements, type and memory order."""
     order = order_of(op.parts)
     op.flag("volatile")
     space = take_space(op, peers=True)
@@ -91,7 +91,7 @@ def load(site: Site, op: Opcode) -> Run:
 
 @system("st")
 def store(site: Site, op: Opcode) -> Run:
-    """Build a store; a wider register gives its low bits."""
+    """Build a store; a wider register's low bits are stored."""
     if op.flag("async"):
         return remote_store(site, op)
     texts = list(site.texts)
@@ -115,9 +115,9 @@ def store(site: Site, op: Opcode) -> Run:
 
 @system("mapa")
 def mapa(site: Site, op: Opcode) -> Run:
-    """Build the address of another block's shared memory: mapa{.shared::cluster}.u32 d, a, rank.
+    """Build mapa{.shared::cluster}.u32 d, a, rank: the address of another block's shared memory.
 
-    Without the space, the address and the result are generic.
+    Without the space modifier, address and result are generic.
     """
     generic = not op.flag("shared::cluster")
     t = op.one_of(("u32", "u64"))
@@ -130,15 +130,15 @@ def mapa(site: Site, op: Opcode) -> Run:
     window = np.uint64(SHARED_WINDOW if generic else 0)
 
     def run(lanes: Lanes) -> None:
-        found = peer_address(lanes.fill(read(lanes)).astype(np.uint32), which(lanes))
-        write(lanes, found if t == "u32" else found.astype(np.uint64) | window)
+        addresses = peer_address(lanes.fill(read(lanes)).astype(np.uint32), which(lanes))
+        write(lanes, addresses if t == "u32" else addresses.astype(np.uint64) | window)
 
     return run
 
 
 @operation("cvta")
 def cvta(op: Opcode, _n: int) -> Alu:
-    """Build the conversion between a state-space address and a generic one."""
+    """Build the conversion between state-space and generic addresses."""
     to_space = op.flag("to")
     space = "shared" if op.flag("shared::cluster") else take_space(op)
     t = op.one_of(("u32", "u64"))
@@ -156,7 +156,7 @@ def cvta(op: Opcode, _n: int) -> Alu:
 
 @system("isspacep")
 def isspacep(site: Site, op: Opcode) -> Run:
-    """Build the test whether a generic address lies in a space."""
+    """Build the test of whether a generic address is in a space."""
     space = "shared" if op.flag("shared::cluster") else take_space(op)
     op.finish()
     result, source = site.texts
@@ -166,14 +166,14 @@ def isspacep(site: Site, op: Opcode) -> Run:
     constants = [key for key, region in site.memory.space.regions.items() if region.space == "const"]
 
     def run(lanes: Lanes) -> None:
-        found = (read(lanes) >> np.uint64(SEGMENT_SHIFT)).astype(np.int64)
+        segments = (read(lanes) >> np.uint64(SEGMENT_SHIFT)).astype(np.int64)
         hit: Mask
         if space == "const":
-            hit = np.isin(found, constants)
+            hit = np.isin(segments, constants)
         elif space == "global":
-            hit = (found >= FIRST_BUFFER) & ~np.isin(found, constants)
+            hit = (segments >= FIRST_BUFFER) & ~np.isin(segments, constants)
         else:
-            hit = found == segment
+            hit = segments == segment
         write(lanes, hit)
 
     return run
@@ -181,7 +181,7 @@ def isspacep(site: Site, op: Opcode) -> Run:
 
 @system("createpolicy")
 def create_policy(site: Site, _op: Opcode) -> Run:
-    """Build a cache policy, which only hints: its bits mean nothing here."""
+    """Build a cache policy, which has no effect here."""
     result, *sources = site.texts
     for text in sources:
         if text.startswith("["):
@@ -192,32 +192,32 @@ def create_policy(site: Site, _op: Opcode) -> Run:
 
 @system("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep")
 def texture(_site: Site, _op: Opcode) -> Run:
-    """Refuse textures and surfaces."""
+    """Reject textures and surfaces."""
     raise UnknownForm(NO_TEXTURES)
 
 
 @system("alloca")
 def alloca(site: Site, op: Opcode) -> Run:
-    """Build the allocation of local memory until the function returns: alloca.u64 pointer, size, alignment."""
+    """Build alloca.u64 pointer, size, alignment: local memory allocated until the function returns."""
     t = op.one_of(("u32", "u64"))
     op.finish()
-    result, size, *more = site.texts
-    alignment = operands.literal(more[0]) if more else _ALLOCA_ALIGNMENT
-    if len(more) > 1 or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise UnknownForm("an alignment that is no power of two")
+    result, size, *optional = site.texts
+    alignment = operands.literal(optional[0]) if optional else _ALLOCA_ALIGNMENT
+    if len(optional) > 1 or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise UnknownForm("an alignment that is not a power of two")
     read, write = site.operands.source(size, t), site.operands.target(result, t)
     pointer, rounded = site.operands.stack_pointer(), np.uint64(max(alignment, _ALLOCA_ALIGNMENT))
-    most = np.uint64(site.memory.space.regions[LOCAL_SEGMENT].size)
+    limit = np.uint64(site.memory.space.regions[LOCAL_SEGMENT].size)
 
     def run(lanes: Lanes) -> None:
         start = (lanes.select(pointer) + rounded - np.uint64(1)) // rounded * rounded
-        wanted = np.minimum(lanes.fill(read(lanes)).astype(np.uint64), most + np.uint64(1))
-        end = start + (wanted + _ALLOCA_STEP - np.uint64(1)) // _ALLOCA_STEP * _ALLOCA_STEP
-        full = np.flatnonzero(end > most)
+        sizes = np.minimum(lanes.fill(read(lanes)).astype(np.uint64), limit + np.uint64(1))
+        end = start + (sizes + _ALLOCA_STEP - np.uint64(1)) // _ALLOCA_STEP * _ALLOCA_STEP
+        full = np.flatnonzero(end > limit)
         if len(full):
-            detail = f"alloca of {int(wanted[full[0]])} bytes or more: a thread has {STACK_BYTES} bytes of stack"
+            detail = f"alloca of {int(sizes[full[0]])} bytes or more: a thread has {STACK_BYTES} bytes of stack"
             site.findings.add("out-of-bounds", site.position, detail, lanes.take(full).indices())
-        pointer[lanes.rows] = np.minimum(end, most)
+        pointer[lanes.rows] = np.minimum(end, limit)
         write(lanes, start.astype(f"u{DTYPES[t].itemsize}"))
 
     return run
@@ -225,7 +225,7 @@ def alloca(site: Site, op: Opcode) -> Run:
 
 @system("stacksave", "stackrestore")
 def stack_pointer(site: Site, op: Opcode) -> Run:
-    """Build reading and writing where a thread's stack ends."""
+    """Build reads and writes of a thread's stack pointer."""
     t = op.one_of(("u32", "u64"))
     op.finish()
     (text,) = site.texts
@@ -243,15 +243,15 @@ def stack_pointer(site: Site, op: Opcode) -> Run:
 
 @system("multimem")
 def multimem(_site: Site, _op: Opcode) -> Run:
-    """Refuse accesses to memory of several GPUs.
+    """Reject accesses to memory of several GPUs.
 
     Raises:
         UnknownForm: always.
     """
-    raise UnknownForm("multimem: its address stands for memory of several GPUs, and a launch on the CPU has one GPU")
+    raise UnknownForm("multimem: its address stands for memory of several GPUs, and the emulator has one")
 
 
 @system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
 def nothing(_site: Site, _op: Opcode) -> Run:
-    """Build what changes no value: hints."""
+    """Build instructions without effect: hints."""
     return lambda _lanes: None

@@ -30,14 +30,14 @@ def elementwise(t: str, count: int) -> Alu:
 
 
 def packing(t: str, count: int) -> Alu:
-    """Build ``mov.b64 d, {a, b}``: the first element in the low bits."""
+    """Build ``mov.b64 d, {a, b}``: the first element is in the low bits."""
     element = element_of(t, count)
     dtype, bits = DTYPES[t], 8 * DTYPES[element].itemsize
 
     def compute(out: Bits, *ins: Bits) -> None:
         total = ins[0].astype(dtype)
-        for i, part in enumerate(ins[1:], 1):
-            total = total | (part.astype(dtype) << dtype.type(bits * i))
+        for i, element_value in enumerate(ins[1:], 1):
+            total = total | (element_value.astype(dtype) << dtype.type(bits * i))
         out[...] = total
 
     return Alu(compute, (t,), (element,) * count)

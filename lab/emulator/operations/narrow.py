@@ -1,4 +1,4 @@
-"""Conversions to and from floats of eight, six and four bits: e4m3, e5m2, e2m3, e3m2, e2m1, and the exponents ue8m0."""
+"""Conversions of 8-, 6- and 4-bit floats: e4m3, e5m2, e2m3, e3m2, e2m1 and ue8m0 exponents."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lab.emulator.operations.base import Alu, assign
 
 @dataclass(frozen=True)
 class NarrowFormat:
-    """A float of a few bits, with a sign.
+    """A signed narrow float format.
 
     Attributes:
         exponent: Bits of the exponent.
         fraction: Bits of the fraction.
-        bias: What the exponent is stored with.
+        bias: The exponent bias.
         largest: Code of the largest finite number.
-        nan: Code of a NaN; None where there is none, and a NaN becomes the largest number.
+        nan: Code of a NaN; None if there is none, so that a NaN becomes the largest number.
     """
 
     exponent: int
@@ -34,12 +34,12 @@ class NarrowFormat:
 
     @property
     def bits(self) -> int:
-        """Bits of a number."""
+        """The bit width of a number."""
         return 1 + self.exponent + self.fraction
 
     @cached_property
     def values(self) -> Doubles:
-        """The finite numbers without a sign, by their codes, which are in order."""
+        """The non-negative finite numbers by code, in ascending order."""
         codes = np.arange(self.largest + 1)
         power, digits = codes >> self.fraction, codes & ((1 << self.fraction) - 1)
         digits = np.where(power > 0, digits + (1 << self.fraction), digits)
@@ -47,7 +47,7 @@ class NarrowFormat:
         return values
 
     def encoded(self, x: Doubles) -> Words:
-        """Round to nearest even and clamp; return codes with signs, (count,)."""
+        """Round to nearest even and clamp; return signed codes, (count,)."""
         size, values = np.abs(x), self.values
         above = np.minimum(np.searchsorted(values, size), self.largest)
         below = np.maximum(above - 1, 0)
@@ -58,15 +58,15 @@ class NarrowFormat:
         return np.where(np.isnan(x), self.largest if self.nan is None else self.nan, result).astype(np.uint32)
 
     def decoded(self, codes: Integers) -> Doubles:
-        """Return the numbers that codes stand for, (count,)."""
+        """Decode codes to numbers, (count,)."""
         sign = 1 << (self.bits - 1)
         size = (codes & (sign - 1)).astype(np.int64)
-        found = self.values[np.minimum(size, self.largest)]
+        values = self.values[np.minimum(size, self.largest)]
         if self.nan is not None:
             infinite = self.exponent == 5  # noqa: PLR2004  e5m2 alone has infinities
             beyond = np.where((size == self.largest + 1) & infinite, np.inf, np.nan)
-            found = np.where(size > self.largest, beyond, found)
-        return np.where(codes & sign, -found, found)
+            values = np.where(size > self.largest, beyond, values)
+        return np.where(codes & sign, -values, values)
 
 
 FORMATS: dict[str, NarrowFormat] = {
@@ -76,7 +76,7 @@ FORMATS: dict[str, NarrowFormat] = {
     "e3m2": NarrowFormat(3, 2, 3, 0x1F, None),
     "e2m1": NarrowFormat(2, 1, 1, 0x7, None),
 }
-"""The formats by PTX's names, without `x2`."""
+"""The formats by PTX name, without `x2`."""
 
 _EXPONENTS = "ue8m0x2"
 _EXPONENT_NAN = 255
@@ -95,8 +95,8 @@ def narrow_conversion(op: Opcode, to: str, of: str, mode: str, *, relu: bool, fi
         to: Type of the destination.
         of: Type of the source.
         mode: The rounding.
-        relu: Negative results become zero.
-        finite: Written `.satfinite`.
+        relu: Clamp negative results to zero.
+        finite: The opcode has `.satfinite`.
     """
     if to == _EXPONENTS:
         return _to_exponents(of, mode, finite=finite, refused=relu)
@@ -114,7 +114,7 @@ def narrow_conversion(op: Opcode, to: str, of: str, mode: str, *, relu: bool, fi
 
 
 def _holder(form: NarrowFormat) -> tuple[str, int]:
-    """Return the PTX type that holds a pair, and the bits from one to the other."""
+    """Return the PTX type that holds a pair, and the bit distance of its elements."""
     return ("b8", 4) if form.bits == 4 else ("b16", 8)  # noqa: PLR2004  four bits
 
 
@@ -163,7 +163,7 @@ def _from_narrow(form: NarrowFormat, *, relu: bool) -> Alu:
 
 
 def _to_exponents(of: str, mode: str, *, finite: bool, refused: bool) -> Alu:
-    """Build the conversion to powers of two, of the numbers' sizes: downwards (.rz) or upwards (.rp)."""
+    """Build the conversion of magnitudes to powers of two: downwards (.rz) or upwards (.rp)."""
     if refused or mode not in ("rz", "rp") or of not in ("f32", "bf16x2"):
         raise UnknownForm(f".{mode}.{_EXPONENTS}.{of}" + (" with .relu" if refused else ""))
 
@@ -186,7 +186,7 @@ def _to_exponents(of: str, mode: str, *, finite: bool, refused: bool) -> Alu:
 
 
 def _from_exponents(a: NDArray[np.uint16]) -> Words:
-    """Return powers of two as bfloat16; the code 0 is 2^-127, which is subnormal there."""
+    """Convert ue8m0 to bfloat16; code 0 is 2^-127, which is subnormal there."""
 
     def half(code: Words) -> Words:
         usual = np.where(code == 0, np.uint32(0x40), code << np.uint32(7))

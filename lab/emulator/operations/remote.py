@@ -1,4 +1,4 @@
-"""st.async and red.async: stores and updates of another block's shared memory, which complete on an mbarrier there.
+"""st.async and red.async: remote shared-memory stores and updates that complete on an mbarrier.
 
 PTX ISA, st.async, red.async.
 """
@@ -26,7 +26,7 @@ _UPDATES = {
 
 
 def _take_words(op: Opcode) -> None:
-    """Take the order, the space, and how completion is told."""
+    """Consume the order, the space and the completion mechanism."""
     for word in ("weak", "relaxed", "cluster"):
         op.flag(word)
     op.one_of(("shared::cluster",))
@@ -52,8 +52,8 @@ def remote_update(site: Site, op: Opcode) -> Run:
     op.finish()
     update, dtype = update_of(name, t), DTYPES[t]
 
-    def combine(held: Bytes, values: Bytes) -> Bytes:
-        return np.ascontiguousarray(update(held.view(dtype), values.view(dtype), None)).view(np.uint8)
+    def combine(old_bytes: Bytes, values: Bytes) -> Bytes:
+        return np.ascontiguousarray(update(old_bytes.view(dtype), values.view(dtype), None)).view(np.uint8)
 
     return _send(site, t, 1, combine)
 

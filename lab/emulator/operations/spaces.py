@@ -1,4 +1,4 @@
-"""State spaces as opcodes name them."""
+"""State spaces in opcodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SPACES = ("global", "shared", "local", "const", "param", "shared::cta", "param:
 
 
 def take_space(op: Opcode, default: str = "generic", *, peers: bool = False) -> str:
-    """Take the state space; sub-spaces are folded into their space, but for `PEERS` where those are accepted."""
+    """Consume the state space, with sub-spaces folded into their space, except an accepted `PEERS`."""
     if peers and op.flag(PEERS):
         return PEERS
     return op.one_of(_SPACES, default).split("::")[0]
 
 
 def in_window(site: Site, text: str, space: str) -> tuple[str, Callable[[Lanes], Addresses]]:
-    """Return the space of an access and what computes its addresses: those of `PEERS` as generic ones."""
+    """Return an access's space and address function; `PEERS` addresses become generic."""
     if space != PEERS:
         return space, site.operands.address(text, space)
     within = site.operands.address(text, "shared")

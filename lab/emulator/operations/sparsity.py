@@ -1,7 +1,7 @@
-"""Structured sparsity: where the stored elements of A stand in its rows.
+"""Structured sparsity: the positions of A's stored elements in its rows.
 
-Of every chunk of a row, half of the elements are stored; two bits of metadata for each of them (four for tf32) say
-where it stands. PTX ISA, Warp-level matrix instructions: mma.sp, Sparse matrix storage.
+Half of the elements of every chunk of a row are stored; two bits of metadata per stored element (four for tf32) give
+its position. PTX ISA, Warp-level matrix instructions: mma.sp, Sparse matrix storage.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NIBBLE = 4  # bits of metadata of a chunk
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """How the rows of a sparse A are stored.
+    """The storage format of a sparse A's rows.
 
     Attributes:
         t: Element type.
-        k: Columns of A, those that are not stored included.
+        k: Columns of A, including those not stored.
     """
 
     t: str
@@ -32,35 +32,35 @@ class Sparsity:
 
     @property
     def chunk(self) -> int:
-        """Elements of a chunk: 2 of tf32, 4, or 8 of sub-byte integers, whose elements go in pairs."""
+        """The elements per chunk: 2 for tf32, 4, or 8 for sub-byte integers, which go in pairs."""
         return {32: 2, 4: 8}.get(BITS[self.t], 4)
 
     @property
     def pair(self) -> int:
-        """Neighbours that one index places."""
+        """The number of adjacent elements per metadata index."""
         return 2 if BITS[self.t] == _NIBBLE else 1
 
     @property
     def row_bits(self) -> int:
-        """Bits of metadata of a row."""
+        """The metadata bits per row."""
         return self.k // self.chunk * _NIBBLE
 
     @property
     def givers(self) -> int:
-        """Lanes of each quad whose metadata count."""
+        """The number of lanes per quad that provide metadata."""
         return self.row_bits * _ROWS // _WORD // 8
 
     @property
     def selectors(self) -> int:
-        """Values of the selector, which says which lanes of a quad give metadata."""
+        """The number of selector values, which choose the lanes of a quad that provide metadata."""
         return 4 // self.givers
 
     def chosen(self, words: Words, selector: int) -> Words:
-        """Return (warps, 16 rows, row_bits / 16) halves of metadata, the first columns first, of (warps, 32) words.
+        """Return (warps, 16 rows, row_bits / 16) metadata halves, first columns first, from (warps, 32) words.
 
-        Where a row takes 16 or 32 bits of two lanes, a lane holds 16 bits of a row in its low half, and those of the
-        row eight further in its high half. Metadata of 8-bit and sub-byte elements come in whole words: the first lane
-        holds those of a row, the second those of the row eight further, and the next two what follows.
+        If a row takes 16 or 32 bits of two lanes, a lane holds 16 bits of a row in its low half, and those of the row
+        eight rows below in its high half. Metadata of 8-bit and sub-byte elements use whole words: the first lane holds
+        those of a row, the second those of the row eight below, and the next two lanes the following ones.
         """
         quads = words.reshape(-1, 8, 4)[:, :, selector * self.givers : (selector + 1) * self.givers]
         low, high = quads & np.uint32(0xFFFF), quads >> np.uint32(16)
@@ -76,7 +76,7 @@ def places(metadata: Words, stored: Sparsity) -> Indices:
 
     Args:
         metadata: (tiles, rows, halves) as `Sparsity.chosen` returns them.
-        stored: How they are meant.
+        stored: The storage format.
 
     Returns:
         (tiles, rows, k / 2).
@@ -88,12 +88,12 @@ def places(metadata: Words, stored: Sparsity) -> Indices:
         return starts + (nibbles >> 3)
     indices = np.stack([nibbles & 3, nibbles >> 2], axis=3) * stored.pair
     columns = (starts[:, None] + indices)[..., None] + np.arange(stored.pair)
-    found: Indices = columns.reshape(*nibbles.shape[:2], -1)
-    return found
+    result: Indices = columns.reshape(*nibbles.shape[:2], -1)
+    return result
 
 
 def expand(a: Doubles, metadata: Words, stored: Sparsity) -> Doubles:
-    """Return the (tiles, rows, k) matrix of which (tiles, rows, k / 2) elements are stored."""
+    """Expand (tiles, rows, k / 2) stored elements to the (tiles, rows, k) matrix."""
     full = np.zeros((*a.shape[:2], stored.k))
     np.put_along_axis(full, places(metadata, stored), a, axis=2)
     return full

@@ -1,4 +1,4 @@
-"""The table of operations on more than registers (memory, lanes of a warp, copies), and what they act on."""
+"""The table of operations beyond registers (memory, warp lanes, copies), and their context."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[[Lanes], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """One instruction in one batch, and the units that it may act on.
+    """An instruction in one batch, with the units it may access.
 
     Attributes:
         position: Index of the instruction in the program.
@@ -29,8 +29,8 @@ class Site:
         batch: The threads.
         memory: Loads and stores.
         mbarriers: The mbarriers of the batch's blocks.
-        warpgroups: What the batch's warpgroups have on its way.
-        findings: Where faults are noted.
+        warpgroups: In-flight work of the batch's warpgroups.
+        findings: The collector of faults.
         counters: Tallies, or None.
     """
 
@@ -53,11 +53,11 @@ SystemBuilder = Callable[[Site, Opcode], Run]
 """Builds an instruction for the batch of its site."""
 
 SYSTEM: dict[str, SystemBuilder] = {}
-"""Family to builder. `operations.table` has it complete."""
+"""Builders by family. `operations.table` completes the table."""
 
 
 def system(*families: str) -> Callable[[SystemBuilder], SystemBuilder]:
-    """Enter a builder in the table `SYSTEM`."""
+    """Register a builder in `SYSTEM`."""
 
     def enter(build: SystemBuilder) -> SystemBuilder:
         for family in families:

@@ -1,4 +1,4 @@
-"""The complete tables of operations: importing the modules below enters their builders."""
+"""The complete tables of operations: importing the modules below registers their builders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODULES = (
 """The modules that define operations."""
 
 ALU = base.ALU
-"""Family of an operation on registers to its builder."""
+"""Builders of register operations, by family."""
 
 SYSTEM = system.SYSTEM
-"""Family of any other operation to its builder."""
+"""Builders of all other operations, by family."""

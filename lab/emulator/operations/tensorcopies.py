@@ -1,4 +1,4 @@
-"""Bulk copies of boxes of tensors, which tensor maps describe.
+"""Bulk copies of tensor boxes described by tensor maps.
 
 PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor; swizzling modes of shared memory.
 """
@@ -26,7 +26,7 @@ from lab.hardware.tensormaps import ALIGNMENT, BYTES, CORNER_BITS, LEAST_IM2COL_
 _TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
 _RANKS = ("1d", "2d", "3d", "4d", "5d")
 _GRAIN = 128
-"""Bytes. Addresses of tensor copies in shared memory are multiples of it."""
+"""The alignment of tensor copies in shared memory, in bytes."""
 
 _ROW_SHIFT = 7  # the bits of an address that swizzle begin here
 
@@ -39,17 +39,17 @@ def tensor_copy(site: Site, op: Opcode) -> Run:
 
 
 def tensor_reduce(site: Site, op: Opcode) -> Run:
-    """Build cp.reduce.async.bulk.tensor, whose type is that of the map's elements."""
+    """Build cp.reduce.async.bulk.tensor, with the type of the map's elements."""
     return _copy(site, op, bulk.take_operation(op))
 
 
 def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
     rank = int(op.one_of(_RANKS)[0])
     if op.flag("im2col_no_offs"):
-        raise UnknownForm("im2col_no_offs: pixels of im2col are loaded, and not stored")
+        raise UnknownForm("im2col_no_offs: stores from im2col boxes are not supported")
     pixels = op.flag("im2col")
     if pixels and rank < LEAST_IM2COL_RANK:
-        raise UnknownForm(f"im2col of {rank} dimensions; accepted are {LEAST_IM2COL_RANK} to {MOST_RANK}")
+        raise UnknownForm(f"im2col of {rank} dimensions; expected {LEAST_IM2COL_RANK} to {MOST_RANK}")
     if not pixels:
         op.flag("tile")
     form = bulk.take_form(op)
@@ -73,7 +73,7 @@ def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
 
 
 def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
-    """Build a copy from shared to global memory, or a reduction there by the operation `reduces`."""
+    """Build a copy, or a reduction by `reduces`, from shared to global memory."""
     read_map, read_coordinates = _operands(site, texts[0], rank)
     of, block_of = site.operands.address(texts[1], "shared"), site.batch.block_of
 
@@ -85,8 +85,8 @@ def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
             asker = Asker(site, thread, int(block_of[thread]))
             described = _described(asker, int(maps[i]), rank)
             if described and reduces and not bulk.combines(reduces, described.element):
-                why = f"the tensor map's elements are {described.element}"
-                raise unsupported(site.operands.instruction, why)
+                reason = f"the tensor map's elements are {described.element}"
+                raise unsupported(site.operands.instruction, reason)
             if described and asker.fits(int(sources[i]), described.box_bytes, _GRAIN, verb="from"):
                 _store_box(asker, described, coordinates[i].tolist(), int(sources[i]), reduces)
 
@@ -94,27 +94,27 @@ def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
 
 
 def _once_a_warp(threads: Indices, operands: Addresses) -> list[int]:
-    """Return which threads store a box: of lanes of a warp with the same operands, the first.
+    """Return the threads that store a box: the first of a warp's lanes with the same operands.
 
-    The machine's instruction, UTMASTG, has operands of the warp. CUTLASS's epilogues rely on it: all lanes of a warp
-    ask for the store, and for its group.
+    The SASS instruction, UTMASTG, has warp-uniform operands. CUTLASS's epilogues rely on it: all lanes of a warp
+    issue the store and commit its group.
 
     Args:
-        threads: (count,) those that execute the instruction together.
-        operands: (count, operands) of each.
+        threads: (count,) the threads executing the instruction together.
+        operands: (count, operands) their operands.
     """
     _, first = np.unique(np.column_stack([warp_of(threads), operands]), axis=0, return_index=True)
     return sorted(first.tolist())
 
 
 def _inward(site: Site, texts: list[str], rank: int, shifts: Coordinates | None, *, multicast: bool) -> Run:
-    """Build a copy from global to shared memory, of one block or of several of the cluster.
+    """Build a copy from global to the shared memory of one or several blocks of the cluster.
 
     Args:
         site: The instruction.
         texts: The target, the map with its coordinates, the mbarrier, and the mask of a multicast.
         rank: Dimensions of the tensor.
-        shifts: Reads the offsets of im2col; None where tiles are copied.
+        shifts: Reads the im2col offsets; None for tiles.
         multicast: Several blocks receive the copy.
     """
     read_map, read_coordinates = _operands(site, texts[1], rank)
@@ -142,75 +142,75 @@ Coordinates = Callable[[Lanes], Addresses]
 
 
 def _operands(site: Site, text: str, rank: int) -> tuple[Callable[[Lanes], Addresses], Coordinates]:
-    """Return what reads the map's address and the coordinates, (count, rank).
+    """Return readers of the map's address and the coordinates, (count, rank).
 
     Raises:
-        UnknownForm: the operand is not a map with as many coordinates.
+        UnknownForm: the operand is not a map with this number of coordinates.
     """
-    found = _TENSOR.match(text)
-    if found is None:
+    match = _TENSOR.match(text)
+    if match is None:
         raise UnknownForm("operands")
-    names = operands.elements("{" + found[2] + "}")
+    names = operands.elements("{" + match[2] + "}")
     if len(names) != rank:
         raise UnknownForm(f"{len(names)} coordinates")
     reads = [site.operands.source(name, "s32") for name in names]
-    return site.operands.address(f"[{found[1]}]", "generic"), lambda lanes: np.stack(
+    return site.operands.address(f"[{match[1]}]", "generic"), lambda lanes: np.stack(
         [lanes.fill(read(lanes)).astype(np.int64) for read in reads], axis=1
     )
 
 
 def _shifts(site: Site, text: str, rank: int) -> Coordinates:
-    """Return what reads the offsets of im2col, (count, rank - 2).
+    """Return a reader of the im2col offsets, (count, rank - 2).
 
     Raises:
-        UnknownForm: there are more or fewer.
+        UnknownForm: the number of offsets differs.
     """
     names = operands.elements(text)
     if len(names) != rank - 2:
-        raise UnknownForm(f"{len(names)} offsets of im2col in {rank} dimensions; accepted are {rank - 2}")
+        raise UnknownForm(f"{len(names)} offsets of im2col in {rank} dimensions; expected {rank - 2}")
     reads = [site.operands.source(name, "u16") for name in names]
     return lambda lanes: np.stack([lanes.fill(read(lanes)).astype(np.int64) for read in reads], axis=1)
 
 
 def _described(asker: Asker, address: int, rank: int, *, pixels: bool = False) -> Descriptor | None:
-    """Return the tensor map at a generic address; None, and a finding, where there is none of this rank and mode."""
+    """Return the tensor map at a generic address; report a fault and return None if it does not fit."""
     region = asker.site.memory.space.at(address)
-    offset, found = address & WITHIN_SEGMENT, None
+    offset, descriptor = address & WITHIN_SEGMENT, None
     if region is not None and region.space in ("param", "global", "const") and offset + BYTES <= region.size:
         if offset % ALIGNMENT:
-            asker.find("misaligned", f"a tensor map must lie at a multiple of {ALIGNMENT} bytes", address)
+            asker.find("misaligned", f"a tensor map must be aligned to {ALIGNMENT} bytes", address)
             return None
-        found = tensormaps.decode(region.data[offset : offset + BYTES].tobytes())
-        if found is not None and region.space == "global":
+        descriptor = tensormaps.decode(region.data[offset : offset + BYTES].tobytes())
+        if descriptor is not None and region.space == "global":
             asker.site.memory.watch.use_map(asker.site.position, asker.thread, region, offset)
-    if found is None:
-        asker.find("out-of-bounds", "there is no tensor map at this address", address)
-    elif len(found.extents) != rank:
-        detail = f"the tensor map has {len(found.extents)} dimensions, the instruction {rank}"
+    if descriptor is None:
+        asker.find("out-of-bounds", "no tensor map at this address", address)
+    elif len(descriptor.extents) != rank:
+        detail = f"the tensor map has {len(descriptor.extents)} dimensions, the instruction {rank}"
         asker.find("out-of-bounds", detail, address)
         return None
-    elif pixels != (found.pixels is not None):
+    elif pixels != (descriptor.pixels is not None):
         modes = ("tiles", "im2col")
         detail = f"the tensor map is one for {modes[not pixels]}, the instruction one for {modes[pixels]}"
         asker.find("out-of-bounds", detail, address)
         return None
-    return found
+    return descriptor
 
 
-def _rows(described: Descriptor, corner: list[int], *, whole: bool = False) -> tuple[Addresses, Addresses, int]:
-    """Return the rows of a box that lie in the tensor.
+def _rows(described: Descriptor, corner: list[int], *, whole_grains: bool = False) -> tuple[Addresses, Addresses, int]:
+    """Return the rows of a box that are inside the tensor.
 
     Args:
         described: The tensor.
         corner: The box's first coordinates.
-        whole: Rows end with a whole piece of 16 bytes of the tensor, even where its row ends within one.
+        whole_grains: Round row ends up to a whole piece of 16 bytes of the tensor.
 
     Returns:
-        (rows,) where they begin in the tensor in bytes, (rows,) where in the box, and the bytes of a row.
+        (rows,) their byte offsets in the tensor, (rows,) their byte offsets in the box, and the bytes per row.
     """
     size = described.element_bytes
     first, last = max(corner[0], 0), min(corner[0] + described.box[0], described.extents[0])
-    if whole and first < last == described.extents[0]:
+    if whole_grains and first < last == described.extents[0]:
         last = min(-(-last * size // bulk.GRAIN) * bulk.GRAIN // size, corner[0] + described.box[0])
     offsets, places = np.zeros(1, np.int64), np.zeros(1, np.int64)
     pitch = described.box[0] * size
@@ -229,18 +229,18 @@ def _rows(described: Descriptor, corner: list[int], *, whole: bool = False) -> t
 def _pixels(
     asker: Asker, described: Descriptor, pixels: PixelBox, corner: list[int], shifts: list[int]
 ) -> tuple[Addresses, Addresses, int]:
-    """Return the channels of the pixels of im2col that lie in the images, as `_rows` does.
+    """Return the channels of the im2col pixels that are inside the images, as `_rows` does.
 
     Args:
         asker: The thread.
         described: The images.
-        pixels: Where the base of the filter may lie.
+        pixels: The range of the filter's base.
         corner: The first channel, the base's first position, and its image.
-        shifts: From the base to the pixel that is copied.
+        shifts: The offsets from the base to the copied pixel.
     """
-    size, (channels, count), most = described.element_bytes, described.box, 1 << CORNER_BITS[len(corner)]
-    if any(shift >= most for shift in shifts):
-        asker.find("out-of-bounds", f"offsets {shifts} of im2col; accepted are 0 to {most - 1} each", described.base)
+    size, (channels, count), limit = described.element_bytes, described.box, 1 << CORNER_BITS[len(corner)]
+    if any(shift >= limit for shift in shifts):
+        asker.find("out-of-bounds", f"offsets {shifts} of im2col; expected 0 to {limit - 1} each", described.base)
     ends = [extent - 1 + high for extent, high in zip(described.extents[1:-1], pixels.upper, strict=True)]
     if any(not low <= at <= end for low, at, end in zip(pixels.lower, corner[1:-1], ends, strict=True)):
         box = ", ".join(f"{low} to {end}" for low, end in zip(pixels.lower, ends, strict=True))
@@ -249,15 +249,22 @@ def _pixels(
         return np.zeros(0, np.int64), np.zeros(0, np.int64), 0
     first, last = max(corner[0], 0), min(corner[0] + channels, described.extents[0])
     number = np.arange(count, dtype=np.int64)
-    left, offsets, inside = number, np.full(count, first * size, np.int64), np.full(count, first < last)
+    remaining, offsets, inside = number, np.full(count, first * size, np.int64), np.full(count, first < last)
     for i, shift in enumerate(shifts):
         low, step = pixels.lower[i], pixels.steps[i]
-        here, in_row = (ends[i] - corner[1 + i]) // step + 1, (ends[i] - low) // step + 1
-        at = np.where(left < here, corner[1 + i] + left * step, low + (left - here) % in_row * step) + shift
-        left = np.where(left < here, 0, 1 + (left - here) // in_row)
+        in_first_row, in_row = (ends[i] - corner[1 + i]) // step + 1, (ends[i] - low) // step + 1
+        at = (
+            np.where(
+                remaining < in_first_row,
+                corner[1 + i] + remaining * step,
+                low + (remaining - in_first_row) % in_row * step,
+            )
+            + shift
+        )
+        remaining = np.where(remaining < in_first_row, 0, 1 + (remaining - in_first_row) // in_row)
         inside &= (at >= 0) & (at < described.extents[1 + i])
         offsets += at * described.strides[i]
-    image = corner[-1] + left
+    image = corner[-1] + remaining
     inside &= (image >= 0) & (image < described.extents[-1])
     offsets += image * described.strides[-1]
     places = (number * channels + first - corner[0]) * size
@@ -265,7 +272,7 @@ def _pixels(
 
 
 def _swizzled(places: Addresses, target: int, described: Descriptor) -> Addresses:
-    """Return where in the box, from its start in shared memory, bytes lie that would be at `places` otherwise."""
+    """Return the swizzled positions in the box of bytes at linear positions `places`."""
     if not described.swizzle:
         return places
     pieces = described.swizzle // bulk.GRAIN
@@ -274,7 +281,7 @@ def _swizzled(places: Addresses, target: int, described: Descriptor) -> Addresse
 
 
 def _load_box(asker: Asker, described: Descriptor, rows: tuple[Addresses, Addresses, int], target: int) -> None:
-    """Fetch a box, whose rows in the tensor are as `_rows` has them; what lies outside of the tensor is zero."""
+    """Load a box, with rows from `_rows`; bytes outside of the tensor are zero."""
     offsets, places, length = rows
     values: Bytes = np.zeros(described.box_bytes, np.uint8)
     if len(offsets):
@@ -287,12 +294,12 @@ def _load_box(asker: Asker, described: Descriptor, rows: tuple[Addresses, Addres
 
 
 def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int, reduces: str) -> None:
-    """Store a box, or combine it by an operation; what lies outside of the tensor is left out, but not within 16 bytes.
+    """Store or reduce a box, clipped to the tensor rounded up to 16 bytes.
 
-    An H200 stores whole pieces of 16 bytes: with rows of 65 elements of 2 bytes, 72 apart, it overwrites the element
-    behind each row.
+    An H200 stores whole pieces of 16 bytes: with rows of 65 elements of 2 bytes at a stride of 72 elements, it
+    overwrites the element after each row.
     """
-    offsets, places, length = _rows(described, corner, whole=True)
+    offsets, places, length = _rows(described, corner, whole_grains=True)
     combine = bulk.reduction(reduces, described.element) if reduces else None
     stored = _swizzled(bulk.spans(places, length), source, described)
     values = bulk.collect(asker, source, described.box_bytes, stored)

@@ -1,7 +1,7 @@
-"""Tensor maps that a kernel makes itself: it replaces fields of a map in memory, and makes it known to tensor copies.
+"""Device-side tensor maps: a kernel replaces fields of a map in memory and publishes it to tensor copies.
 
-PTX ISA, tensormap.replace, tensormap.cp_fenceproxy. A map in the emulator has its own encoding, in which every field
-has a place of its own. Whether the fences that a map needs are there is not checked.
+PTX ISA, tensormap.replace, tensormap.cp_fenceproxy. The emulator has its own encoding of maps, with separate fields.
+The fences that a map needs are not checked here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORD = 8
 
 @system("tensormap")
 def tensormap(site: Site, op: Opcode) -> Run:
-    """Build the replacement of a field, or the copy of a map that makes it known to tensor copies."""
+    """Build the replacement of a field, or the copy of a map that publishes it to tensor copies."""
     if op.flag("replace"):
         return _replace(site, op)
     if op.flag("cp_fenceproxy"):
@@ -70,13 +70,13 @@ def _replace(site: Site, op: Opcode) -> Run:
 
     def state(lanes: Lanes) -> None:
         _store(site, space, address(lanes) + offset, np.full(1, value, f"u{width}"), lanes)
-        _store(site, space, address(lanes), magic, lanes)  # no map is without its rank, its elements and its swizzle
+        _store(site, space, address(lanes), magic, lanes)  # every map sets its rank, elements and swizzle
 
     return state
 
 
 def _stated(name: str, number: int) -> tuple[MapField, int]:
-    """Return a field whose number is in the text, and what the encoding holds for it."""
+    """Return a field set by an immediate, and its encoded value."""
     if name == "rank":
         return MapField.RANK, number + 1
     if not 0 <= number < len(ELEMENTS if name == "elemtype" else _SWIZZLES):
@@ -89,7 +89,7 @@ def _store(site: Site, space: str, addresses: Addresses, values: Bits, lanes: La
 
 
 def _publish(site: Site, op: Opcode) -> Run:
-    """Build the copy of a map from shared to global memory, which a warp does together."""
+    """Build a warp's copy of a map from shared to global memory."""
     for word in ("global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"):
         op.one_of((word,))
     op.one_of(("cta", "cluster", "gpu", "sys"))
@@ -102,10 +102,10 @@ def _publish(site: Site, op: Opcode) -> Run:
 
     def run(lanes: Lanes) -> None:
         _, first = np.unique(warp_of(lanes.indices()), return_index=True)
-        one = lanes.take(first)
+        leaders = lanes.take(first)
         targets, sources = to(lanes)[first], of(lanes)[first]
         for at in range(0, BYTES, _WORD):
-            values = memory.load(position, "shared", sources + at, one, width=_WORD)
-            memory.store(position, "global", targets + at, values, one)
+            values = memory.load(position, "shared", sources + at, leaders, width=_WORD)
+            memory.store(position, "global", targets + at, values, leaders)
 
     return run

@@ -1,8 +1,8 @@
-"""How undefined elements spread through instructions that move and multiply matrices.
+"""Propagation of undefined elements through matrix moves and products.
 
-Each register of a warp's lanes has an origin for each thread, (threads,), 0 where what it holds is defined; see
-`lab.emulator.undefined`. A product's element is undefined where its row of A, its column of B or its element of C holds
-something undefined. A register of several elements is undefined where one of them is.
+Each register has an origin for each thread, (threads,), 0 if its value is defined; see `lab.emulator.undefined`. An
+element of a product is undefined if its row of A, its column of B or its element of C contains an undefined value. A
+register of several elements is undefined if one of them is.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lab.emulator.operations.ldmatrix import EDGE, MOST_MATRICES, PAIRS
 from lab.emulator.operations.shapes import take_shape
 
 Origins = NDArray[np.int32]
-"""(threads,) origins of what a register holds."""
+"""(threads,) origins of a register's values."""
 
 Registers = Sequence[Origins]
-"""Those of an operand's registers."""
+"""The origins of an operand's registers."""
 
 Spread = Callable[[Sequence[Registers]], list[Origins]]
-"""Given the origins of the registers of all operands but the first, returns those of the result's registers."""
+"""Maps the origins of all operands' registers except the first to those of the result's registers."""
 
 Loaded = Mapping[int, Origins]
-"""Number of a loaded element to the origins that its threads, which gave the address, found."""
+"""Origins found by address-giving threads, by number of the loaded element."""
 
 _BYTE = 8
 _ROW, _COLUMN = PAIRS
@@ -44,7 +44,7 @@ _Scatter = Callable[[_Tiles], list[Origins]]
 
 
 def spread_of(opcode: str) -> Spread | None:
-    """Return how a matrix instruction passes on what is undefined in its registers; None where it is another one."""
+    """Return a matrix instruction's propagation of undefined registers; None for other instructions."""
     op = Opcode(opcode)
     if op.family == "movmatrix":
         return lambda operands: [_pairs(_matrix(operands[0][0]).swapaxes(1, 2))]
@@ -56,11 +56,11 @@ def spread_of(opcode: str) -> Spread | None:
 
 
 def loaded_registers(opcode: str, loaded: Loaded, count: int, threads: int) -> dict[int, Origins]:
-    """Return the origins of the registers of a load, by their numbers, where some may be undefined.
+    """Return the origins of a load's possibly undefined registers, by number.
 
     Args:
-        opcode: Of a plain load, `ldmatrix` or `wmma.load`.
-        loaded: What its accesses found.
+        opcode: The opcode of a plain load, `ldmatrix` or `wmma.load`.
+        loaded: The origins found by its accesses.
         count: Registers.
         threads: Threads of the batch.
     """
@@ -80,14 +80,14 @@ def loaded_registers(opcode: str, loaded: Loaded, count: int, threads: int) -> d
 
 
 def stored_elements(opcode: str, registers: Registers) -> list[Origins]:
-    """Return the origins of the elements that `stmatrix` or `wmma.store` stores, each by who gives its address."""
+    """Return the origins of elements stored by `stmatrix` or `wmma.store`, by address-giving thread."""
     op = Opcode(opcode)
     if op.family == "wmma":
         per = _per(next(t for t in reversed(op.parts) if t in BITS))
-        return [each for each in registers for _ in range(per)]
+        return [origins for origins in registers for _ in range(per)]
     matrices = np.zeros((len(registers[0]) // WARP_SIZE, MOST_MATRICES, EDGE, EDGE), np.int32)
-    for i, each in enumerate(registers):
-        matrix = _matrix(each)
+    for i, origins in enumerate(registers):
+        matrix = _matrix(origins)
         matrices[:, i] = matrix.swapaxes(1, 2) if "trans" in op.parts else matrix
     rows = matrices.reshape(-1, EDGE)
     return [np.ascontiguousarray(rows[:, element]) for element in range(EDGE)]
@@ -98,15 +98,15 @@ def _worst(origins: Registers) -> Origins:
 
 
 def _matrix(register: Origins) -> Origins:
-    """Return the (warps, 8, 8) elements of the matrix that a register of a warp's lanes holds."""
-    held = register.reshape(-1, WARP_SIZE)
-    matrix = np.zeros((len(held), EDGE, EDGE), np.int32)
-    matrix[:, _ROW, _COLUMN] = matrix[:, _ROW, _COLUMN + 1] = held
+    """Return the (warps, 8, 8) matrix held in one register of a warp's lanes."""
+    by_lane = register.reshape(-1, WARP_SIZE)
+    matrix = np.zeros((len(by_lane), EDGE, EDGE), np.int32)
+    matrix[:, _ROW, _COLUMN] = matrix[:, _ROW, _COLUMN + 1] = by_lane
     return matrix
 
 
 def _pairs(matrix: Origins) -> Origins:
-    """Return what the register of each lane holds of (warps, 8, 8) elements."""
+    """Return each lane's register of (warps, 8, 8) elements."""
     return np.maximum(matrix[:, _ROW, _COLUMN], matrix[:, _ROW, _COLUMN + 1]).reshape(-1)
 
 
@@ -114,11 +114,11 @@ def _pairs(matrix: Origins) -> Origins:
 
 
 def _mma(op: Opcode) -> Spread:
-    d, a, b, c = [part for part in op.parts if part in BITS]
+    d, a, b, c = [modifier for modifier in op.parts if modifier in BITS]
     m, n, k = shape = take_shape(op)
-    sparse = any(part.startswith("sp") for part in op.parts)
+    sparse = any(modifier.startswith("sp") for modifier in op.parts)
     if shape == _VOLTA and a == "f16":
-        ways = [part == "row" for part in op.parts if part in ("row", "col")]
+        ways = [modifier == "row" for modifier in op.parts if modifier in ("row", "col")]
         first = fragments.volta_operand("a", by_row=ways[0])
         second = fragments.volta_operand("b", by_row=ways[1])
         third, result = fragments.volta_accumulator(c), fragments.volta_accumulator(d)
@@ -143,17 +143,17 @@ def _scattered(layout: FragmentLayout, t: str) -> _Scatter:
 
 
 def _wmma(op: Opcode) -> Spread:
-    """Return how `wmma.mma` spreads, whose fragments hold their tiles in row order (`lab.emulator.operations.wmma`)."""
-    types = [part for part in op.parts if part in BITS]
+    """Return the propagation of `wmma.mma`, with fragments in row order (`lab.emulator.operations.wmma`)."""
+    types = [modifier for modifier in op.parts if modifier in BITS]
     d, a, b, c = (types[0], "f16", "f16", types[1]) if len(types) == 2 else types  # noqa: PLR2004  D and C
     m, n, k = take_shape(op)
     depth = k // (per_register(a) if BITS[a] < _BYTE else 1)
 
     def tile(t: str, rows: int, columns: int) -> _Gather:
         def gather(registers: Registers) -> _Tiles:
-            held = np.repeat(_by_warp(registers), _per(t), axis=2)
-            held = held.reshape(len(held), -1)[:, : rows * columns]
-            return held.reshape(-1, rows, columns).astype(np.float64)
+            expanded = np.repeat(_by_warp(registers), _per(t), axis=2)
+            expanded = expanded.reshape(len(expanded), -1)[:, : rows * columns]
+            return expanded.reshape(-1, rows, columns).astype(np.float64)
 
         return gather
 
@@ -164,17 +164,17 @@ def _wmma(op: Opcode) -> Spread:
 
 
 def _per(t: str) -> int:
-    """Return the elements that a register of a wmma fragment holds: those of less than a byte count as one."""
+    """Return the elements per register of a wmma fragment; sub-byte elements count as one."""
     return REGISTER_BITS // BITS[t] if _BYTE <= BITS[t] < REGISTER_BITS else 1
 
 
 def _product(first: _Gather, second: _Gather, third: _Gather, scatter: _Scatter) -> Spread:
     def spread(operands: Sequence[Registers]) -> list[Origins]:
-        a, b, c, *more = operands
+        a, b, c, *metadata = operands
         rows, columns, total = first(a).max(axis=2), second(b).max(axis=1), third(c)
         total = np.maximum(total, np.maximum(rows[:, :, None], columns[:, None, :]))
-        if more:  # where the elements of a sparse A lie
-            everywhere = _by_warp(more[0]).max(axis=(1, 2))
+        if metadata:  # the metadata of a sparse A
+            everywhere = _by_warp(metadata[0]).max(axis=(1, 2))
             total = np.maximum(total, np.repeat(everywhere, len(total) // len(everywhere))[:, None, None])
         return scatter(total)
 
@@ -185,38 +185,38 @@ def group_product(
     opcode: str,
     a: Registers,
     c: Registers,
-    read: tuple[Origins, Origins],
+    shared_origins: tuple[Origins, Origins],
     starts: Indices,
     *,
     metadata: Origins | None = None,
 ) -> list[Origins]:
-    """Return the origins of the result's registers of `wgmma`; only those of its warpgroups have a meaning.
+    """Return the origins of a `wgmma`'s result registers; only those of its warpgroups are meaningful.
 
     Args:
         opcode: Its opcode.
-        a: The registers of A; none where A is in shared memory.
-        c: The registers of the accumulator, 0 where nothing is added to it.
-        read: (warpgroups, 64) of the rows of A, and (warpgroups, n) of the columns of B, in shared memory.
+        a: The registers of A; empty if A is in shared memory.
+        c: The accumulator registers; 0 where they are not accumulated.
+        shared_origins: (warpgroups, 64) of the rows of A, and (warpgroups, n) of the columns of B, in shared memory.
         starts: The first warp of each warpgroup.
-        metadata: Of a sparse A, the register that says where the elements of its rows lie.
+        metadata: The metadata register of a sparse A.
     """
     op = Opcode(opcode)
-    d, t, _ = [part for part in op.parts if part in BITS]
+    d, t, _ = [modifier for modifier in op.parts if modifier in BITS]
     m, n, k = take_shape(op)
-    each = m // WARPGROUP
+    rows_per_warp = m // WARPGROUP
     members = (starts[:, None] + np.arange(WARPGROUP)).reshape(-1)
-    layout = fragments.accumulator(each, n)
+    layout = fragments.accumulator(rows_per_warp, n)
     total = _gathered(layout, d)(c)
-    rows, columns = read
+    rows, columns = shared_origins
     if a:
         depth = k // 2 if "sp" in op.parts else k
-        held = _gathered(fragments.operand_a(each, depth, t), t)(a).max(axis=2)
-        rows = np.maximum(rows, held[members].reshape(rows.shape))
+        row_origins = _gathered(fragments.operand_a(rows_per_warp, depth, t), t)(a).max(axis=2)
+        rows = np.maximum(rows, row_origins[members].reshape(rows.shape))
     if metadata is not None:  # a quad of lanes has it for two rows, eight apart
         placed = np.tile(metadata.reshape(-1, 8, 4).max(axis=2), 2)
         rows = np.maximum(rows, placed[members].reshape(rows.shape))
     product = np.maximum(rows[:, :, None], columns[:, None, :])
-    total[members] = np.maximum(total[members], product.reshape(-1, each, n))
+    total[members] = np.maximum(total[members], product.reshape(-1, rows_per_warp, n))
     return _scattered(layout, d)(total)
 
 
@@ -226,6 +226,6 @@ def _by_warp(registers: Registers) -> Origins:
 
 
 def _registers(elements: _Tiles, per: int) -> list[Origins]:
-    """Return the origins of registers that hold so many each of (warps, 32, elements)."""
-    held = elements.reshape(elements.shape[0] * WARP_SIZE, -1, min(per, elements.shape[2])).max(axis=2)
-    return [np.ascontiguousarray(held[:, i]).astype(np.int32) for i in range(held.shape[1])]
+    """Return the origins of registers with `per` elements each from (warps, 32, elements)."""
+    grouped = elements.reshape(elements.shape[0] * WARP_SIZE, -1, min(per, elements.shape[2])).max(axis=2)
+    return [np.ascontiguousarray(grouped[:, i]).astype(np.int32) for i in range(grouped.shape[1])]

@@ -1,4 +1,4 @@
-"""What atomic operations and reductions do to memory."""
+"""The memory updates of atomic operations and reductions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lab.emulator.opcodes import Opcode
 from lab.emulator.operations.floating import add_sub, extremum
 
 Update = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], NDArray[Any]]
-"""Returns the new values from the old ones and the operands, (n,) each, all in the instruction's type.
+"""Returns the new values from the old ones and the operands, (n,) each; the second operand is that of `cas`.
 
 The second operand is that of `cas`."""
 
 
 def update_of(name: str, t: str) -> Update:
-    """Return the function that an operation applies to memory."""
+    """Return the update function of an operation."""
     if t in ("f16", "f16x2", "bf16", "bf16x2"):
         alu = add_sub(Opcode(f"add.rn.{t}"), 3) if name == "add" else extremum(Opcode(f"{name}.{t}"), 3)
 

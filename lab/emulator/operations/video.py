@@ -1,4 +1,4 @@
-"""Video instructions: arithmetic on selected bytes and halves of words, one of them or two and four at once.
+"""Video instructions: arithmetic on one, two or four selected bytes or halves of words.
 
 Semantics as in the PTX ISA, "Scalar Video Instructions" and "SIMD Video Instructions".
 """
@@ -17,7 +17,7 @@ from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 
 Wide = Addresses
-"""Integers that no operation here overflows: (count,) int64."""
+"""Integers wide enough for all operations here: (count,) int64."""
 
 _ARITHMETIC: dict[str, Callable[[Wide, Wide], Wide]] = {
     "add": lambda a, b: a + b,
@@ -42,13 +42,13 @@ _WORD_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """An operand with its part: ``%r1.h1``, ``-%r2.b3``, ``%r3.b7531``.
+    """An operand with an element selector: ``%r1.h1``, ``-%r2.b3``, ``%r3.b7531``.
 
     Attributes:
         text: The register or the constant.
-        bits: Bits of an element: 8, 16, or 32 where no part is named.
-        places: Which elements, the lowest first; those of the second operand follow those of the first.
-        negated: Written with a minus.
+        bits: Bits of an element: 8, 16, or 32 without a selector.
+        places: The selected elements, lowest first; the second operand's elements follow the first's.
+        negated: The operand has a minus.
     """
 
     text: str
@@ -58,7 +58,7 @@ class Selected:
 
 
 def selected(text: str) -> Selected:
-    """Read an operand with its part."""
+    """Parse an operand with its selector."""
     match = _SELECTED.match(text)
     if match is None or (match[3] is None and match[1] and not match[2].startswith("%")):
         return Selected(text, _WORD_BITS, (0,))
@@ -70,16 +70,16 @@ def selected(text: str) -> Selected:
 
 
 def part(word: Words, bits: int, place: int, *, signed: bool) -> Wide:
-    """Return an element of words, extended by its sign or by zeros."""
+    """Return an element of words, sign- or zero-extended."""
     lowest = word.astype(np.int64) >> (bits * place)
     value = lowest & ((1 << bits) - 1)
     return np.where(value >> (bits - 1) & 1, value - (1 << bits), value) if signed else value
 
 
 def clamped(value: Wide, bits: int, *, signed: bool) -> Wide:
-    """Clamp to the range of an integer type."""
-    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-    return np.clip(value, least, most)
+    """Clamp to an integer type's range."""
+    least, highest = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    return np.clip(value, least, highest)
 
 
 def _bits(value: Wide) -> Words:
@@ -87,13 +87,13 @@ def _bits(value: Wide) -> Words:
 
 
 def _secondary(name: str, value: Wide, c: Words, *, signed: bool) -> Wide:
-    """Apply the second operation to a result and c, both 32 bits wide."""
+    """Apply the secondary operation to a result and c, both 32 bits wide."""
     a, b = part(_bits(value), 32, 0, signed=signed), part(c, 32, 0, signed=signed)
     return _ARITHMETIC[name](a, b)
 
 
 def _merged(to: Selected, value: Wide, c: Words) -> Words:
-    """Put a result into one part of c."""
+    """Insert a result into one part of c."""
     shift = to.bits * to.places[0]
     mask = np.uint32(((1 << to.bits) - 1) << shift)
     return (_bits(value << shift) & mask) | (c & ~mask)
@@ -103,14 +103,17 @@ def _operands(site: Site, fewest: int) -> tuple[Selected, list[Selected]]:
     texts = [selected(text) for text in site.texts]
     if len(texts) not in (fewest, fewest + 1):
         raise UnknownForm(f"{len(texts)} operands")
-    if any(one.bits != _WORD_BITS and (len(one.places) > 1 or one.places[0] * one.bits >= _WORD_BITS) for one in texts):
-        raise UnknownForm("a part that a word does not have")
+    if any(
+        operand.bits != _WORD_BITS and (len(operand.places) > 1 or operand.places[0] * operand.bits >= _WORD_BITS)
+        for operand in texts
+    ):
+        raise UnknownForm("a part beyond the word")
     return texts[0], texts[1:]
 
 
 @system("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vset")
 def scalar(site: Site, op: Opcode) -> Run:
-    """Build an operation on one part of each operand, with a second operation or a merge."""
+    """Build an operation on one part of each operand, with a secondary operation or a merge."""
     name = op.family[1:]
     compare = op.one_of(tuple(_COMPARE)) if name == "set" else ""
     sat = op.flag("sat")
@@ -121,8 +124,8 @@ def scalar(site: Site, op: Opcode) -> Run:
     op.finish()
     target, (a, b, *third) = _operands(site, 3)
     if (bool(second) or target.bits != _WORD_BITS) != bool(third):
-        raise UnknownForm("a third source goes with a second operation or a part of the destination")
-    reads = [site.operands.source(one.text, "u32") for one in (a, b, *third)]
+        raise UnknownForm("a third source requires a second operation or a partial destination")
+    reads = [site.operands.source(operand.text, "u32") for operand in (a, b, *third)]
     write = site.operands.target(target.text, "u32")
 
     def apply(x: Wide, y: Wide) -> Wide:
@@ -148,7 +151,7 @@ def scalar(site: Site, op: Opcode) -> Run:
 
 @system("vmad")
 def multiply_add(site: Site, op: Opcode) -> Run:
-    """Build the sum of a product and c, with signs, one more (.po), a shift and saturation."""
+    """Build vmad: a product plus c, with signs, plus one (.po), shift and saturation."""
     sat, one_more = op.flag("sat"), op.flag("po")
     scale = int(op.one_of(("shr7", "shr15"), "shr0")[3:])
     op.one_of(_TYPES)
@@ -161,7 +164,7 @@ def multiply_add(site: Site, op: Opcode) -> Run:
     if one_more and (a.negated or b.negated or c.negated):
         raise UnknownForm(".po with a minus")
     signed = "s32" in (of, by) or a.negated != b.negated or c.negated
-    reads = [site.operands.source(one.text, "u32") for one in (a, b, c)]
+    reads = [site.operands.source(operand.text, "u32") for operand in (a, b, c)]
     write = site.operands.target(target.text, "u32")
 
     def run(lanes: Lanes) -> None:
@@ -176,34 +179,34 @@ def multiply_add(site: Site, op: Opcode) -> Run:
             added = -added
         total = (product + added + int(one_more)) >> scale
         if sat:
-            least, most = (-(2**31), 2**31 - 1) if signed else (0, 2**32 - 1)
-            total = np.clip(total, least, most)
+            least, highest = (-(2**31), 2**31 - 1) if signed else (0, 2**32 - 1)
+            total = np.clip(total, least, highest)
         write(lanes, (total & 0xFFFFFFFF).astype(np.uint32))
 
     return run
 
 
-def _pieces(one: Selected, default: Sequence[int], bits: int) -> tuple[int, ...]:
-    """Return the elements of a packed operand, which are chosen from both sources together."""
-    if one.bits == _WORD_BITS:
+def _pieces(operand: Selected, default: Sequence[int], bits: int) -> tuple[int, ...]:
+    """Return the elements selected by a packed operand, out of both sources together."""
+    if operand.bits == _WORD_BITS:
         return tuple(default)
-    if one.bits != bits or len(one.places) != len(default) or max(one.places) >= 2 * len(default):
+    if operand.bits != bits or len(operand.places) != len(default) or max(operand.places) >= 2 * len(default):
         raise UnknownForm("a choice of elements")
-    return one.places
+    return operand.places
 
 
-def _mask(one: Selected, bits: int, count: int) -> tuple[int, ...]:
-    """Return the elements that a packed operation writes."""
-    if one.bits == _WORD_BITS:
+def _mask(operand: Selected, bits: int, count: int) -> tuple[int, ...]:
+    """Return the elements written by a packed operation."""
+    if operand.bits == _WORD_BITS:
         return tuple(range(count))
-    if one.bits != bits or max(one.places) >= count or sorted(set(one.places)) != list(one.places):
+    if operand.bits != bits or max(operand.places) >= count or sorted(set(operand.places)) != list(operand.places):
         raise UnknownForm("a mask")
-    return one.places
+    return operand.places
 
 
 @system(*(f"v{name}{count}" for name in (*_ARITHMETIC, "set") for count in (2, 4)))
 def packed(site: Site, op: Opcode) -> Run:
-    """Build an operation on two halves or four bytes, merged with c or added to it."""
+    """Build an operation on two halves or four bytes, merged into c or accumulated."""
     name, count = op.family[1:-1], int(op.family[-1])
     bits = _WORD_BITS // count
     compare = op.one_of(tuple(_COMPARE)) if name == "set" else ""
@@ -219,7 +222,7 @@ def packed(site: Site, op: Opcode) -> Run:
     mask = _mask(texts[0], bits, count)
     chosen_a = _pieces(texts[1], range(count), bits)
     chosen_b = _pieces(texts[2], range(count, 2 * count), bits)
-    reads = [site.operands.source(one.text, "u32") for one in texts[1:]]
+    reads = [site.operands.source(operand.text, "u32") for operand in texts[1:]]
     write = site.operands.target(texts[0].text, "u32")
     apply = _COMPARE[compare] if compare else _ARITHMETIC[name]
 

@@ -1,4 +1,4 @@
-"""What lanes of a warp do together: shuffles, votes, matches, reductions."""
+"""Operations across the lanes of a warp: shuffles, votes, matches, reductions."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ _LANES = np.arange(WARP_SIZE, dtype=np.uint32)
 _LAST_LANE = WARP_SIZE - 1
 _EVERY_LANE = 0xFFFFFFFF
 SHUFFLES = ("up", "down", "bfly", "idx")
-_NOT_MEMBER = "these lanes are not in the mask that they name"
+_NOT_MEMBER = "these lanes are not in their own member mask"
 
 
 def by_warp(lanes: Lanes, values: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Return (count,) or (1,) values of the chosen threads as (warps, 32), zero elsewhere."""
+    """Spread (count,) or (1,) values of the chosen threads to (warps, 32), zero elsewhere."""
     return lanes.spread(lanes.fill(values)).reshape(-1, WARP_SIZE)
 
 
 def pick(lanes: Lanes, values: NDArray[Scalar] | Scalar) -> NDArray[Scalar]:
-    """Return the chosen threads' part, (count,), of (warps, 32) values."""
+    """Return the chosen threads' elements, (count,), of (warps, 32) values."""
     return lanes.select(np.asarray(values).reshape(-1))
 
 
 def as_mask(bits: Mask) -> Words:
-    """Pack booleans along the last axis, of 32, into the bits of uint32: lane 0 is the lowest bit."""
+    """Pack booleans along the last axis, of 32, into uint32: lane 0 is the lowest bit."""
     return np.asarray((bits.astype(np.uint32) << _LANES).sum(axis=-1, dtype=np.uint32))
 
 
 def company(lanes: Lanes, masks: Words) -> Mask:
-    """Return, for each lane, the lanes that its mask names and that are present.
+    """Return, for each lane, the present lanes in its member mask.
 
     Args:
-        lanes: The threads that are present.
+        lanes: The present threads.
         masks: (count,) or (1,) member masks.
 
     Returns:
         (warps, 32, 32): warp, lane, other lane.
     """
-    named = (by_warp(lanes, masks)[:, :, None] >> _LANES) & np.uint32(1)
+    members = (by_warp(lanes, masks)[:, :, None] >> _LANES) & np.uint32(1)
     present = lanes.present().reshape(-1, WARP_SIZE)
-    return np.asarray((named != 0) & present[:, None, :])
+    return np.asarray((members != 0) & present[:, None, :])
 
 
 def _result_and_flag(site: Site) -> tuple[Write, Write | None]:
-    """Return what writes the first destination in ``d|p``, and the predicate behind it where there is one."""
-    names = [part.strip() for part in site.texts[0].split("|")]
+    """Return writers of the first destination in ``d|p`` and, if present, of the predicate."""
+    names = [name.strip() for name in site.texts[0].split("|")]
     flag = site.operands.target(names[1], "pred") if len(names) > 1 else None
     return site.operands.target(names[0], "b32"), flag
 
 
 def source_lanes(mode: str, mine: NDArray[np.int32], b: Words, c: Words) -> tuple[NDArray[np.int32], Mask]:
-    """Return the lane that each lane of a shuffle reads, and whether that is the one that it asked for.
+    """Return each lane's source lane in a shuffle, and whether it is in range.
 
     Args:
         mode: One of `SHUFFLES`.
@@ -70,18 +70,18 @@ def source_lanes(mode: str, mine: NDArray[np.int32], b: Words, c: Words) -> tupl
     shift, clamp, segment = chosen & _LAST_LANE, limits & _LAST_LANE, (limits >> 8) & _LAST_LANE
     last = (mine & segment) | (clamp & ~segment)
     if mode == "up":
-        other = mine - shift
+        source_lane = mine - shift
     elif mode == "down":
-        other = mine + shift
+        source_lane = mine + shift
     else:
-        other = mine ^ shift if mode == "bfly" else (mine & segment) | (shift & ~segment)
-    hit = other >= last if mode == "up" else other <= last
-    return np.where(hit, other, mine), hit
+        source_lane = mine ^ shift if mode == "bfly" else (mine & segment) | (shift & ~segment)
+    hit = source_lane >= last if mode == "up" else source_lane <= last
+    return np.where(hit, source_lane, mine), hit
 
 
 @system("shfl")
 def shuffle(site: Site, op: Opcode) -> Run:
-    """Build shfl: each lane reads a register of another lane."""
+    """Build shfl: each lane reads another lane's register."""
     op.flag("sync")
     mode = op.one_of(SHUFFLES)
     op.one_of(("b32",))
@@ -108,39 +108,39 @@ def shuffle(site: Site, op: Opcode) -> Run:
 
 
 def _find_outsiders(site: Site, lanes: Lanes, masks: Words, mine: NDArray[np.int32], source: NDArray[np.int32]) -> None:
-    """Note lanes that their own mask leaves out, and follow what others read from lanes that take no part.
+    """Report lanes missing from their own mask, and track values read from inactive lanes.
 
-    That value is undefined (CUDA programming guide, warp shuffle functions; PTX ISA, `shfl.sync`). Sound kernels have
-    lanes whose result nobody uses, so that the finding comes where the value decides something.
+    Such values are undefined (CUDA programming guide, warp shuffle functions; PTX ISA, `shfl.sync`). Valid kernels have
+    lanes with unused results, so the finding is reported where the value has an effect.
 
     Args:
         site: The instruction.
         lanes: The threads.
-        masks: (count,) the lanes that each one names.
+        masks: (count,) the member mask of each one.
         mine: (count,) its own lane.
-        source: (count,) the lane that it reads.
+        source: (count,) its source lane.
     """
     if _outside(site, lanes, masks, mine, _NOT_MEMBER):
         return
     threads = lanes.indices()
-    others = threads - mine + source
-    named = (masks >> source.astype(np.uint32)) & np.uint32(1) != 0
-    away = np.flatnonzero(~(named & lanes.present()[others]))
+    sources = threads - mine + source
+    in_mask = (masks >> source.astype(np.uint32)) & np.uint32(1) != 0
+    away = np.flatnonzero(~(in_mask & lanes.present()[sources]))
     if not len(away):
         return
-    watch, at = site.memory.watch, others[away]
-    reads = ForeignReads(mine[away], source[away], masks[away], named[away], site.batch.exists[at])
+    watch, at = site.memory.watch, sources[away]
+    reads = ForeignReads(mine[away], source[away], masks[away], in_mask[away], site.batch.exists[at])
     if watch.undefined is not None and watch.undefined.follows(site.position):
         watch.undefined.exchange(site.position, threads[away], reads)
-    elif watch.clocks is not None or not named.all():
+    elif watch.clocks is not None or not in_mask.all():
         site.findings.add("warp-divergence", site.position, reads.words(), threads[away])
 
 
-def _outside(site: Site, lanes: Lanes, masks: Words, lane: NDArray[np.int32], what: str) -> bool:
-    """Note lanes for which (count,) other lanes are not in (count,) masks; return whether there are some."""
+def _outside(site: Site, lanes: Lanes, masks: Words, lane: NDArray[np.int32], description: str) -> bool:
+    """Report lanes for which (count,) lanes are not in (count,) masks; return whether there are any."""
     out = np.flatnonzero((masks >> lane.astype(np.uint32)) & np.uint32(1) == 0)
     if len(out):
-        detail = f"{what} (lane {int(lane[out[0]])}, mask {int(masks[out[0]]):#010x})"
+        detail = f"{description} (lane {int(lane[out[0]])}, mask {int(masks[out[0]]):#010x})"
         site.findings.add("warp-divergence", site.position, detail, lanes.take(out).indices())
     return bool(len(out))
 
@@ -150,7 +150,7 @@ def _lane_numbers(site: Site) -> NDArray[np.int32]:
 
 
 def _members(site: Site, read: Read[np.uint32]) -> Read[np.uint32]:
-    """Return a function that reads a member mask and notes lanes that their own mask leaves out."""
+    """Return a reader of a member mask that reports lanes missing from their own mask."""
     lane = _lane_numbers(site)
 
     def checked(lanes: Lanes) -> Words:
@@ -175,9 +175,9 @@ def vote(site: Site, op: Opcode) -> Run:
     write = site.operands.target(destination, "b32" if mode == "ballot" else "pred")
 
     def run(lanes: Lanes) -> None:
-        said = by_warp(lanes, read(lanes))[:, None, :]
+        predicates = by_warp(lanes, read(lanes))[:, None, :]
         members = company(lanes, read_mask(lanes))
-        yes, no = members & said, members & ~said
+        yes, no = members & predicates, members & ~predicates
         if mode == "ballot":
             write(lanes, pick(lanes, as_mask(yes)))
         elif mode == "any":
@@ -192,7 +192,7 @@ def vote(site: Site, op: Opcode) -> Run:
 
 @system("activemask")
 def activemask(site: Site, op: Opcode) -> Run:
-    """Build activemask: the lanes that run together now."""
+    """Build activemask: the lanes currently running together."""
     op.one_of(("b32",))
     op.finish()
     write = site.operands.target(site.texts[0], "b32")
@@ -233,7 +233,7 @@ def match(site: Site, op: Opcode) -> Run:
 
 @system("redux")
 def redux(site: Site, op: Opcode) -> Run:
-    """Build reductions of integers over the lanes of a warp."""
+    """Build integer reductions over the lanes of a warp."""
     op.one_of(("sync",))
     mode = op.one_of(("add", "min", "max", "and", "or", "xor"))
     t = op.one_of(("b32",) if mode in ("and", "or", "xor") else ("u32", "s32"))
@@ -258,7 +258,7 @@ def redux(site: Site, op: Opcode) -> Run:
 
 @system("elect")
 def elect(site: Site, op: Opcode) -> Run:
-    """Build elect.sync: the lowest lane of the mask leads."""
+    """Build elect.sync: the lowest lane of the mask is the leader."""
     op.one_of(("sync",))
     op.finish()
     read_mask = _members(site, site.operands.source(site.texts[1], "b32"))
@@ -276,7 +276,7 @@ def elect(site: Site, op: Opcode) -> Run:
 
 @system("bar", "barrier")
 def warp_barrier(site: Site, op: Opcode) -> Run:
-    """Build bar.warp.sync: the lanes have met before it runs; it orders what they did."""
+    """Build bar.warp.sync: its lanes have converged; it orders their accesses."""
     if op.parts != ["warp", "sync"]:
         raise UnknownForm("this form of barrier")
     read, watch = site.operands.source(site.texts[0], "u32"), site.memory.watch

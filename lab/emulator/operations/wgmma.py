@@ -1,6 +1,6 @@
-"""wgmma: products of matrices by a warpgroup, from shared memory and registers.
+"""wgmma: warpgroup matrix products on shared memory and registers.
 
-It is executed at once; `lab.emulator.waiting.warpgroups` remembers what may not be touched before a wait.
+It is executed at once; `lab.emulator.waiting.warpgroups` tracks the registers and memory in use until a wait.
 
 PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
 """
@@ -29,7 +29,7 @@ from lab.isa.ptx.constants import integer
 
 _ROWS = 64
 _ROWS_OF_WARP = _ROWS // WARPGROUP
-_K_BYTES = 32  # of a row of A as it is stored, and of a column of B that is multiplied by a dense A
+_K_BYTES = 32  # of a stored row of A, and of a column of B for a dense A
 _MOST_COLUMNS = 256
 _SUMS = {
     "f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f16", "f32"), "e5m2": ("f16", "f32"),
@@ -40,17 +40,17 @@ _INTEGER_COLUMNS = (8, 16, 24, *range(32, _MOST_COLUMNS + 1, 16))
 
 @dataclass(frozen=True, slots=True)
 class WarpgroupProduct:
-    """What a wgmma multiplies.
+    """A decoded wgmma.
 
     Attributes:
         shape: Rows of A, columns of B, depth.
         types: PTX types of D, A, B and C, which is D.
         registers: A is in registers.
         scales: Signs of A and B, 1 or -1.
-        turned: Whether A and B in shared memory are contiguous along m and n, not along k.
+        turned: Whether A and B in shared memory are contiguous along m and n instead of k.
         saturate: Clamp integers.
-        stored: How the rows of a sparse A are stored; None of a dense one.
-        selector: Which lanes give the metadata of a sparse A.
+        stored: The storage format of a sparse A; None for a dense A.
+        selector: Selects the lanes with the metadata of a sparse A.
     """
 
     shape: Shape
@@ -65,18 +65,18 @@ class WarpgroupProduct:
 
 @system("wgmma")
 def wgmma(site: Site, op: Opcode) -> Run:
-    """Build wgmma.mma_async, and the fence, commit and wait of its groups."""
-    what = op.one_of(("mma_async", "fence", "commit_group", "wait_group"))
-    sparse = what == "mma_async" and op.flag("sp")
+    """Build wgmma.mma_async, and its fence, commit and wait."""
+    kind = op.one_of(("mma_async", "fence", "commit_group", "wait_group"))
+    sparse = kind == "mma_async" and op.flag("sp")
     op.one_of(("sync",))
     op.one_of(("aligned",))
     groups = site.warpgroups
-    if what == "mma_async":
+    if kind == "mma_async":
         return _multiply(site, op, sparse=sparse)
     op.finish()
-    if what == "fence":
+    if kind == "fence":
         return groups.fence
-    if what == "commit_group":
+    if kind == "commit_group":
         return groups.commit
     still = integer(site.texts[0])
     return lambda lanes: groups.wait(lanes, still)
@@ -84,8 +84,8 @@ def wgmma(site: Site, op: Opcode) -> Run:
 
 @system("setmaxnreg")
 def setmaxnreg(site: Site, op: Opcode) -> Run:
-    """Build the change of a warpgroup's register limit, which changes no value."""
-    more = op.one_of(("inc", "dec")) == "inc"
+    """Build the change of a warpgroup's register limit, which has no effect on values."""
+    increase = op.one_of(("inc", "dec")) == "inc"
     for word in ("sync", "aligned", "u32"):
         op.one_of((word,))
     op.finish()
@@ -94,14 +94,14 @@ def setmaxnreg(site: Site, op: Opcode) -> Run:
     if refused:
         raise UnknownForm(refused)
     position, groups = site.position, site.warpgroups
-    return lambda lanes: groups.limit(position, lanes, count, more=more)
+    return lambda lanes: groups.limit(position, lanes, count, increase=increase)
 
 
 def _take_form(site: Site, op: Opcode, *, sparse: bool) -> WarpgroupProduct:
-    """Read a wgmma's words and its constant operands.
+    """Decode a wgmma's modifiers and constant operands.
 
     Raises:
-        UnknownForm: there is no such instruction.
+        UnknownForm: the combination does not exist.
     """
     shape = take_shape(op)
     saturate = op.flag("satfinite")
@@ -112,8 +112,8 @@ def _take_form(site: Site, op: Opcode, *, sparse: bool) -> WarpgroupProduct:
         raise UnknownForm(f".{'.'.join(op.parts)}")
     td, ta, tb = op.parts
     m, n, k = shape
-    whole = td == "s32"
-    columns = _INTEGER_COLUMNS if whole else range(8, _MOST_COLUMNS + 1, 8)
+    is_integer = td == "s32"
+    columns = _INTEGER_COLUMNS if is_integer else range(8, _MOST_COLUMNS + 1, 8)
     if (
         td not in _SUMS.get(ta, ())
         or not alike(ta, tb)
@@ -129,7 +129,7 @@ def _take_form(site: Site, op: Opcode, *, sparse: bool) -> WarpgroupProduct:
     selector = _take_selector(site, stored) if stored is not None else 0
     constants = [integer(text) for text in site.texts[_behind_metadata(sparse=sparse) + 1 :]]
     turns = (1 if registers else 2) if elements.BITS[ta] == 16 else 0  # noqa: PLR2004  bits
-    expected = 0 if whole else 2 + turns
+    expected = 0 if is_integer else 2 + turns
     if len(constants) != expected:
         raise UnknownForm(f"{len(site.texts)} operands")
     scales = (constants[0], constants[1]) if constants else (1, 1)
@@ -144,15 +144,15 @@ def _take_form(site: Site, op: Opcode, *, sparse: bool) -> WarpgroupProduct:
 
 
 def _behind_metadata(*, sparse: bool) -> int:
-    """Return which operand says whether the sums are added to: behind D, A, B, and of a sparse A its metadata."""
+    """Return the index of the scale-d operand: after D, A, B and a sparse A's metadata."""
     return 5 if sparse else 3
 
 
 def _take_selector(site: Site, stored: Sparsity) -> int:
-    """Read the selector of a sparse product.
+    """Decode the selector of a sparse product.
 
     Raises:
-        UnknownForm: there is none, or it is beyond those that the shape has.
+        UnknownForm: it is missing, or out of range for the shape.
     """
     if len(site.texts) <= _behind_metadata(sparse=True):
         raise UnknownForm(f"{len(site.texts)} operands")
@@ -165,7 +165,7 @@ def _take_selector(site: Site, stored: Sparsity) -> int:
 def _multiply(site: Site, op: Opcode, *, sparse: bool) -> Run:
     form = _take_form(site, op, sparse=sparse)
     _, n, k = form.shape
-    depth = k // 2 if sparse else k  # of the elements of A that are stored
+    depth = k // 2 if sparse else k  # stored elements of A
     types, texts, position, groups = form.types, site.texts, site.position, site.warpgroups
     layout = fragments.accumulator(_ROWS_OF_WARP, n)
     layout_a = fragments.operand_a(_ROWS_OF_WARP, depth, types.a)
@@ -185,19 +185,19 @@ def _multiply(site: Site, op: Opcode, *, sparse: bool) -> Run:
         if not len(starts):
             return
         members = (starts[:, None] + np.arange(WARPGROUP)).reshape(-1)
-        here = Lanes(lanes.threads, (members[:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1))
-        groups.use(position, here, sums, inputs)
+        active = Lanes(lanes.threads, (members[:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1))
+        groups.use(position, active, sums, inputs)
         if held_a is not None:
             a = layout_a.gather(held_a())[members].reshape(len(starts), _ROWS, depth)
         else:
-            a = first.fetch(here, starts) if first is not None else np.zeros(0)
+            a = first.fetch(active, starts) if first is not None else np.zeros(0)
         if metadata is not None and form.stored is not None:
-            chosen = form.stored.chosen(here.fill(metadata(here)).reshape(-1, WARP_SIZE), form.selector)
+            chosen = form.stored.chosen(active.fill(metadata(active)).reshape(-1, WARP_SIZE), form.selector)
             a = expand(a, chosen.reshape(len(starts), _ROWS, -1), form.stored)
-        b = second.fetch(here, starts).swapaxes(1, 2)
+        b = second.fetch(active, starts).swapaxes(1, 2)
         c = layout.gather(read_c())[members]
-        kept = here.fill(adds(here)).reshape(len(members), WARP_SIZE)[:, 0]
-        c[~kept] = 0.0
+        accumulates = active.fill(adds(active)).reshape(len(members), WARP_SIZE)[:, 0]
+        c[~accumulates] = 0.0
         total = multiply_add(
             a * form.scales[0], b * form.scales[1], c.reshape(len(starts), _ROWS, n), types.all, "wgmma"
         )
@@ -205,23 +205,23 @@ def _multiply(site: Site, op: Opcode, *, sparse: bool) -> Run:
             total = narrowed(total, saturate=form.saturate)
         everyone = np.zeros((warps, _ROWS_OF_WARP, n))
         everyone[members] = total.reshape(-1, _ROWS_OF_WARP, n)
-        write(here, layout.scatter(everyone))
+        write(active, layout.scatter(everyone))
 
     return run
 
 
 class _Operand:
-    """A matrix in shared memory that a descriptor names."""
+    """A matrix operand in shared memory, given by a descriptor."""
 
     def __init__(self, site: Site, number: int, t: str, size: tuple[int, int], *, turned: bool, by_warp: bool) -> None:
         """Bind the descriptor.
 
         Args:
             site: The instruction.
-            number: That of the operand, 1 for A and 2 for B.
+            number: The operand number, 1 for A and 2 for B.
             t: Element type.
-            size: Rows of A, or columns of B, and the elements of each that shared memory holds.
-            turned: The matrix is contiguous along these.
+            size: Rows of A (columns of B), and the stored elements of each.
+            turned: The matrix is contiguous along these rows (columns).
             by_warp: Each warp reads a quarter of the rows; otherwise each reads all.
         """
         self._site, self._t, self._turned, self._by_warp = site, t, turned, by_warp
@@ -229,31 +229,31 @@ class _Operand:
         self._number = number
         self._read: Read[np.uint64] = site.operands.source(site.texts[number], "b64")
 
-    def fetch(self, here: Lanes, starts: Indices) -> Doubles:
+    def fetch(self, lanes: Lanes, starts: Indices) -> Doubles:
         """Return the matrices of some warpgroups, (warpgroups, rows, k).
 
         Args:
-            here: The threads of the warpgroups.
+            lanes: The threads of the warpgroups.
             starts: The first warp of each.
         """
-        site, each = self._site, WARPGROUP * WARP_SIZE
-        words = here.fill(self._read(here)).reshape(len(starts), each)
+        site, threads_per_warpgroup = self._site, WARPGROUP * WARP_SIZE
+        words = lanes.fill(self._read(lanes)).reshape(len(starts), threads_per_warpgroup)
         if (words != words[:, :1]).any():
-            detail = "the threads of a warpgroup give different matrix descriptors"
+            detail = "the threads of a warpgroup have different matrix descriptors"
             site.findings.add("wgmma-misuse", site.position, detail, starts * WARP_SIZE)
-        found = descriptors.decode(np.ascontiguousarray(words[:, 0]))
+        matrices = descriptors.decode(np.ascontiguousarray(words[:, 0]))
         width = elements.BITS[self._t]
         if self._turned:
-            offsets = descriptors.across_k(found, self._depth, self._rows * width // (8 * PIECE))
+            offsets = descriptors.across_k(matrices, self._depth, self._rows * width // (8 * PIECE))
         else:
-            offsets = descriptors.along_k(found, self._rows, self._depth * width // (8 * PIECE))
+            offsets = descriptors.along_k(matrices, self._rows, self._depth * width // (8 * PIECE))
         values = self._load(offsets, starts)
         raw = np.ascontiguousarray(values.reshape(*offsets.shape[:2], -1)).view(np.uint32)
         decoded = elements.decode(raw, self._t)
         return decoded.swapaxes(1, 2) if self._turned else decoded
 
     def _load(self, offsets: Addresses, starts: Indices) -> NDArray[np.uint8]:
-        """Return the bytes of pieces, (warpgroups, rows, pieces, 16), checked; zero beyond shared memory.
+        """Return and check the bytes of pieces, (warpgroups, rows, pieces, 16); zero beyond shared memory.
 
         Args:
             offsets: (warpgroups, rows, pieces) in the shared memory of the warpgroup's block.
@@ -279,7 +279,7 @@ class _Operand:
         return values
 
     def _follow(self, places: Addresses, offsets: Addresses, starts: Indices) -> None:
-        """Let it be known which rows hold something that nothing wrote."""
+        """Record which rows contain unwritten data."""
         site, watch = self._site, self._site.memory.watch
         if watch.shadow is None or watch.undefined is None or not watch.undefined.follows(site.position):
             return
@@ -296,19 +296,19 @@ class _Operand:
         )
 
     def _watch(self, places: Addresses, offsets: Addresses, starts: Indices) -> None:
-        """Let each warp's part of the reads be checked."""
+        """Check each warp's part of the reads."""
         site = self._site
         if site.memory.watch.shadow is None:
             return
         site.warpgroups.read(site.position, starts, self._by_warps(places), self._by_warps(offsets), PIECE)
 
     def _by_warps(self, pieces: Addresses) -> Addresses:
-        """Return which pieces each warp reads, (warpgroups, 4, its pieces), of those of an operand."""
-        groups, lines, each = pieces.shape
+        """Return the pieces of an operand that each warp reads, (warpgroups, 4, its pieces)."""
+        groups, lines, pieces_per_line = pieces.shape
         if not self._by_warp:
-            return np.broadcast_to(pieces.reshape(groups, 1, -1), (groups, WARPGROUP, lines * each))
+            return np.broadcast_to(pieces.reshape(groups, 1, -1), (groups, WARPGROUP, lines * pieces_per_line))
         if self._turned:
-            quarters = pieces.reshape(groups, lines, WARPGROUP, each // WARPGROUP).swapaxes(1, 2)
+            quarters = pieces.reshape(groups, lines, WARPGROUP, pieces_per_line // WARPGROUP).swapaxes(1, 2)
         else:
-            quarters = pieces.reshape(groups, WARPGROUP, lines // WARPGROUP, each)
+            quarters = pieces.reshape(groups, WARPGROUP, lines // WARPGROUP, pieces_per_line)
         return quarters.reshape(groups, WARPGROUP, -1)

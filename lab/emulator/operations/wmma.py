@@ -1,7 +1,7 @@
-"""wmma: matrix fragments whose layout PTX leaves open.
+"""wmma: matrix fragments with a layout PTX leaves open.
 
-Here, with E elements a lane, element e of lane l is number ``(E l + e) mod size`` of the tile in row order. Integers of
-less than a byte count as the 32-bit words that hold them.
+Here, with E elements per lane, element e of lane l is number ``(E l + e) mod size`` of the tile in row order. Sub-byte
+integers are handled as the 32-bit words that contain them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _TYPES = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s4", "u4", "b1", "s32", "f6
 @system("wmma")
 def wmma(site: Site, op: Opcode) -> Run:
     """Build wmma.load, wmma.store and wmma.mma."""
-    what = op.one_of(("load", "store", "mma"))
-    if what == "mma":
+    kind = op.one_of(("load", "store", "mma"))
+    if kind == "mma":
         return _multiply(site, op)
     which = op.one_of(("a", "b", "c", "d"))
     op.one_of(("sync",))
@@ -46,22 +46,22 @@ def wmma(site: Site, op: Opcode) -> Run:
     op.finish()
     packed = _packed(t)
     rows, cols = _size(which, shape, packed)
-    fragment, place, *more = (site.texts[1], site.texts[0], *site.texts[2:]) if what == "store" else site.texts
-    stride = site.operands.source(more[0] if more else str(packed * (cols if by_row else rows)), "u32")
+    fragment, place, *options = (site.texts[1], site.texts[0], *site.texts[2:]) if kind == "store" else site.texts
+    stride = site.operands.source(options[0] if options else str(packed * (cols if by_row else rows)), "u32")
     names = operands.elements(fragment)
     width = max(BITS[t] * packed, _BYTE) // _BYTE
-    each = len(names) * _elements_of_register(width)
-    grains = _grains(t, each * width, width * (cols if by_row else rows))
-    check = _alignment(site, space, place, stride if more else None, grains=grains, bits=BITS[t])
+    elements_per_lane = len(names) * _elements_of_register(width)
+    grains = _grains(t, elements_per_lane * width, width * (cols if by_row else rows))
+    check = _alignment(site, space, place, stride if options else None, grains=grains, bits=BITS[t])
     lane = np.arange(site.batch.threads) % WARP_SIZE
 
     def offsets(lanes: Lanes, e: int) -> Addresses:
         """Return the byte offsets of element e of each lane, (count,)."""
-        row, col = np.divmod((lanes.select(lane) * each + e) % (rows * cols), cols)
+        row, col = np.divmod((lanes.select(lane) * elements_per_lane + e) % (rows * cols), cols)
         step = stride(lanes).astype(np.int64) // packed
         return np.asarray(width * (row * step + col if by_row else col * step + row))
 
-    if what == "load":
+    if kind == "load":
         writes = [site.operands.target(name, container(t)) for name in names]
         return _both(check, _load(site, space, place, offsets, writes=writes, width=width))
     reads: list[Read[np.unsignedinteger[Any]]] = [site.operands.source(name, container(t)) for name in names]
@@ -77,11 +77,11 @@ def _both(first: Run, second: Run) -> Run:
 
 
 def _grains(t: str, fragment: int, line: int) -> tuple[int, int]:
-    """Return the bytes of which a tile's address, and its leading dimension, must be a multiple.
+    """Return the required alignment of a tile's address and leading dimension, in bytes.
 
     CUDA programming guide, warp matrix functions: an address of 256 bits, a leading dimension of 16 bytes. Tiles whose
-    lines are shorter than 32 bytes lie side by side at multiples of their length. For f64 it is the size of a lane's
-    fragment (PTX ISA, matrix storage for wmma).
+    lines are shorter than 32 bytes are adjacent at multiples of their length. For f64 the alignment is the size of a
+    lane's fragment (PTX ISA, matrix storage for wmma).
 
     Args:
         t: Type of an element.
@@ -95,14 +95,14 @@ def _grains(t: str, fragment: int, line: int) -> tuple[int, int]:
 def _alignment(
     site: Site, space: str, place: str, stride: Read[np.uint32] | None, *, grains: tuple[int, int], bits: int
 ) -> Run:
-    """Build the check of a tile's address and, where it is given, of its leading dimension.
+    """Build the alignment check of a tile's address and, if given, its leading dimension.
 
     Args:
         site: The instruction.
         space: State space of the address.
         place: The address operand.
         stride: Reads the leading dimension, in elements.
-        grains: The bytes of which the address and the leading dimension must be a multiple.
+        grains: The required alignment of address and leading dimension, in bytes.
         bits: Width of an element.
     """
     address = site.operands.address(place, space)
@@ -127,7 +127,7 @@ def _alignment(
         if len(bad):
             detail = f"a matrix at an address that is {int(start[bad[0]] % of_address)} bytes beyond a multiple of"
             detail += f" {of_address} bytes"
-            remedy = f"align the array to {of_address} bytes, and begin tiles at multiples of that"
+            remedy = f"align the array to {of_address} bytes, and start tiles at multiples of it"
             threads = lanes.take(bad).indices()
             site.findings.add("misaligned", site.position, detail, threads, address=int(start[bad[0]]), remedy=remedy)
 
@@ -138,12 +138,12 @@ Offsets = Callable[[Lanes, int], Addresses]
 
 
 def _packed(t: str) -> int:
-    """Return the elements that count as one: those of a word where they are smaller than a byte."""
+    """Return the number of packed elements: those of a word for sub-byte types, else 1."""
     return per_register(t) if BITS[t] < _BYTE else 1
 
 
 def _size(which: str, shape: Shape, packed: int) -> tuple[int, int]:
-    """Return the rows and columns of a fragment's matrix, where some elements along k count as one."""
+    """Return the rows and columns of a fragment's matrix, with elements packed along k."""
     m, n, k = shape
     return {"a": (m, k // packed), "b": (k // packed, n)}.get(which, (m, n))
 
@@ -196,7 +196,7 @@ def _multiply(site: Site, op: Opcode) -> Run:
     op.one_of(("sync",))
     op.one_of(("aligned",))
     for _ in range(2):
-        op.one_of(("row", "col"))  # how the fragments were loaded; they are alike here
+        op.one_of(("row", "col"))  # the layout at the load; it does not matter here
     m, n, k = take_shape(op)
     op.flag("rn")
     saturate = op.flag("satfinite")
@@ -222,7 +222,7 @@ def _multiply(site: Site, op: Opcode) -> Run:
 
 
 def _take_types(op: Opcode) -> MatrixTypes:
-    """Take the types of D, A, B and C, or of D and C alone where A and B are f16."""
+    """Consume the types of D, A, B and C, or only D and C if A and B are f16."""
     parts, op.parts = op.parts, []
     if len(parts) == 2:  # noqa: PLR2004  D and C
         parts = [parts[0], "f16", "f16", parts[1]]
@@ -230,7 +230,7 @@ def _take_types(op: Opcode) -> MatrixTypes:
         raise UnknownForm(f".{'.'.join(parts)}")
     types = MatrixTypes(*parts)
     sums = sums_of(types.a)
-    known = types.a in ("f16", "bf16", "tf32", "s8", "u8", "s4", "u4", "b1", "f64")
-    if not known or not alike(types.a, types.b) or types.d not in sums or types.c not in sums:
+    supported = types.a in ("f16", "bf16", "tf32", "s8", "u8", "s4", "u4", "b1", "f64")
+    if not supported or not alike(types.a, types.b) or types.d not in sums or types.c not in sums:
         raise UnknownForm(f"types .{'.'.join(parts)}")
     return types

@@ -1,1 +1,1 @@
-"""Who waits for whom: block barriers, mbarriers and cluster barriers."""
+"""Waits and barriers: block barriers, mbarriers and cluster barriers."""

@@ -1,4 +1,4 @@
-"""Block-wide barriers: which threads wait where, when they go on, and which waits can never end."""
+"""Block-wide barriers: waiting threads, releases and deadlocks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _ALL = 0  # no thread count: every thread of the block
 
 @dataclass(frozen=True, slots=True)
 class BarrierForm:
-    """What one barrier instruction asks for.
+    """A decoded barrier instruction.
 
     Attributes:
-        barrier: Operand that names the barrier.
+        barrier: Operand with the barrier number.
         count: Operand with the number of threads, or None for all.
         waits: False for `arrive`.
         reduction: `popc`, `and`, `or`, or None.
         result: Operand that receives the reduction.
-        predicate: Operand that is reduced.
-        aligned: All threads of a warp execute this same instruction, as `__syncthreads()` wants of the whole block.
+        predicate: Operand to be reduced.
+        aligned: All threads of a warp execute this same instruction, as `__syncthreads()` requires of the whole block.
     """
 
     barrier: str
@@ -45,14 +45,14 @@ class BarrierForm:
 
 
 def form_of(opcode: str, operands: tuple[str, ...]) -> BarrierForm | None:
-    """Read a barrier instruction; return None where the form is not known."""
+    """Decode a barrier instruction; return None for unsupported forms."""
     form = _form_of(opcode, operands)
     free = opcode.startswith("barrier.") and "aligned" not in opcode.split(".")
     return replace(form, aligned=False) if form is not None and free else form
 
 
 def _form_of(opcode: str, operands: tuple[str, ...]) -> BarrierForm | None:
-    parts = [part for part in opcode.split(".")[1:] if part not in ("cta", "aligned")]
+    parts = [modifier for modifier in opcode.split(".")[1:] if modifier not in ("cta", "aligned")]
     if parts == ["sync"] and operands:
         return BarrierForm(operands[0], operands[1] if len(operands) > 1 else None, waits=True)
     if parts == ["arrive"] and len(operands) == 2:  # noqa: PLR2004  barrier and count
@@ -67,14 +67,14 @@ def _form_of(opcode: str, operands: tuple[str, ...]) -> BarrierForm | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Arrival:
-    """Threads of one block that reached one barrier instruction together.
+    """Threads of one block that reached a barrier instruction together.
 
     Attributes:
         position: Index of the instruction.
-        after: Where the threads go on.
+        after: Where the threads continue.
         lanes: The threads.
-        form: What the instruction asks for.
-        time: When they arrived, as `BatchClocks` counts.
+        form: The decoded instruction.
+        time: The arrival time on `BatchClocks`.
     """
 
     position: int
@@ -86,11 +86,11 @@ class _Arrival:
 
 @dataclass(slots=True, eq=False)
 class _OpenBarrier:
-    """One barrier of one block, while threads wait at it.
+    """A barrier of one block while threads wait at it.
 
     Attributes:
-        expected: Threads that complete it; `_ALL` forevery thread of the block.
-        arrivals: Those so far.
+        expected: The number of threads that completes it; `_ALL` for every thread of the block.
+        arrivals: The arrivals so far.
     """
 
     expected: int
@@ -98,17 +98,17 @@ class _OpenBarrier:
 
     @property
     def arrived(self) -> int:
-        """Threads that have arrived."""
+        """The number of threads that have arrived."""
         return sum(arrival.lanes.count for arrival in self.arrivals)
 
     def complete(self, alive: int) -> bool:
-        """Return whether the barrier is complete, in a block of which some number of threads is alive."""
+        """Return whether the barrier is complete, given the number of live threads of the block."""
         if self.expected == _ALL:
             return self.arrived >= alive
         return self.arrived >= self.expected
 
     def covers(self, alive: int) -> bool:
-        """Return whether every living thread of the block takes part, and waits."""
+        """Return whether every live thread of the block takes part and waits."""
         if not all(arrival.form.waits for arrival in self.arrivals):
             return False
         return self.expected == _ALL or self.arrived >= alive
@@ -116,12 +116,12 @@ class _OpenBarrier:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Phase:
-    """Who took part in a phase of a barrier, warp by warp.
+    """The participants of a barrier phase, by warp.
 
     Attributes:
         warps: The warps of the batch.
-        times: (warps,) when they arrived, as `BatchClocks` counts.
-        waits: (warps,) whether they waited until it was complete.
+        times: (warps,) their arrival times on `BatchClocks`.
+        waits: (warps,) whether they waited for completion.
     """
 
     warps: Indices
@@ -135,30 +135,30 @@ class Barriers:
     def __init__(
         self, storage: Storage, pool: Pool, watch: AccessWatch, findings: BatchFindings, skipped: SkippedBarriers
     ) -> None:
-        """Begin with no thread waiting.
+        """Start without waiting threads.
 
         Args:
-            storage: What operands can name.
-            pool: Where threads go on.
-            watch: Shared memory, whose accesses a barrier orders.
-            findings: Where faults are noted.
-            skipped: Who was where.
+            storage: The storage that operands refer to.
+            pool: The pool of runnable threads.
+            watch: The access checks, which a barrier updates.
+            findings: The collector of faults.
+            skipped: The tracker of skipped barriers.
         """
         self._storage, self._batch, self._skipped = storage, storage.batch, skipped
         self._pool, self._watch, self._findings = pool, watch, findings
         self._open: dict[tuple[int, int], _OpenBarrier] = {}  # by block and name
-        self._before: dict[tuple[int, int], _Phase] = {}  # of those with a count, the phase before
+        self._before: dict[tuple[int, int], _Phase] = {}  # the previous phase of barriers with a count
 
     def arrive(self, position: int, after: Location, lanes: Lanes) -> None:
-        """Let threads wait at a barrier, or pass it where they complete it.
+        """Make threads wait at a barrier, or pass it if they complete it.
 
         Args:
             position: Index of the instruction.
-            after: Where the threads go on.
+            after: Where the threads continue.
             lanes: The threads.
 
         Raises:
-            UnsupportedInstruction: the form of the barrier is not known.
+            UnsupportedInstruction: the form of the barrier is not supported.
         """
         binder = self._storage.at(position)
         form = form_of(binder.instruction.opcode, binder.instruction.operands)
@@ -181,22 +181,24 @@ class Barriers:
             self._follow(row, name, arrival)
             if name >= _BARRIERS:
                 self._complain(arrival, f"barrier {name}: a block has barriers 0 to {_BARRIERS - 1}")
-            others = np.setdiff1d(counts[mine], barrier.expected).tolist()
-            if others:
-                said = " and ".join(str(one) if one else "all" for one in (barrier.expected, *others))
-                self._complain(arrival, f"threads that meet at one barrier say that {said} threads complete it")
+            other_counts = np.setdiff1d(counts[mine], barrier.expected).tolist()
+            if other_counts:
+                counts_text = " and ".join(
+                    str(count) if count else "all" for count in (barrier.expected, *other_counts)
+                )
+                self._complain(arrival, f"threads that meet at one barrier say that {counts_text} threads complete it")
             barrier.arrivals.append(arrival)
             if not form.waits:
                 self._pool.arrive(after, arrival.lanes)
         self._release()
 
     def threads_left(self) -> None:
-        """Look again after threads have ended: a barrier may now be complete."""
+        """Check again after threads have exited: a barrier may now be complete."""
         if self._open:
             self._release()
 
     def _release(self) -> None:
-        """Let the threads of complete barriers go on."""
+        """Release the threads of complete barriers."""
         alive = living(self._batch, self._pool)
         whole_blocks, ready = [], []
         for (row, name), barrier in self._open.items():
@@ -215,17 +217,21 @@ class Barriers:
             self._let_go(barrier)
 
     def _remember(self, key: tuple[int, int], barrier: _OpenBarrier) -> None:
-        """Remember who took part in a phase of a barrier that has a count."""
+        """Record the participants in a phase of a barrier with a count."""
         if barrier.expected == _ALL:
             self._before.pop(key, None)
             return
-        warps = [np.unique(warp_of(one.lanes.indices())) for one in barrier.arrivals]
-        times = np.repeat([one.time for one in barrier.arrivals], [len(one) for one in warps])
-        waits = np.repeat([one.form.waits for one in barrier.arrivals], [len(one) for one in warps])
+        warps = [np.unique(warp_of(arrival.lanes.indices())) for arrival in barrier.arrivals]
+        times = np.repeat(
+            [arrival.time for arrival in barrier.arrivals], [len(arrival_warps) for arrival_warps in warps]
+        )
+        waits = np.repeat(
+            [arrival.form.waits for arrival in barrier.arrivals], [len(arrival_warps) for arrival_warps in warps]
+        )
         self._before[key] = _Phase(np.concatenate(warps), times, waits)
 
     def _follow(self, row: int, name: int, arrival: _Arrival) -> None:
-        """Note a fault where threads may arrive before a phase of their barrier is complete that is not theirs."""
+        """Report threads that may arrive before another group's phase of their barrier is complete."""
         before = self._before.get((row, name))
         if before is None:
             return
@@ -250,14 +256,14 @@ class Barriers:
         return self._batch.warps // self._batch.blocks
 
     def _order(self, barrier: _OpenBarrier) -> None:
-        """Order what the threads of a barrier did before those that wait at it go on."""
-        waiters = [one.lanes.indices() for one in barrier.arrivals if one.form.waits]
-        arrived = [one.lanes.indices() for one in barrier.arrivals]
-        times = np.repeat([one.time for one in barrier.arrivals], [len(threads) for threads in arrived])
+        """Order accesses before a barrier's arrivals before those after its waits."""
+        waiters = [arrival.lanes.indices() for arrival in barrier.arrivals if arrival.form.waits]
+        arrived = [arrival.lanes.indices() for arrival in barrier.arrivals]
+        times = np.repeat([arrival.time for arrival in barrier.arrivals], [len(threads) for threads in arrived])
         self._watch.order_threads(np.concatenate([_NOBODY, *waiters]), np.concatenate(arrived), times)
 
     def _let_go(self, barrier: _OpenBarrier) -> None:
-        # PTX, `exit`: a thread that ends holds up no barrier of the whole block. An aligned one wants whole warps.
+        # PTX, `exit`: exited threads don't count at whole-block barriers. Aligned barriers need whole warps.
         if barrier.expected == _ALL:
             if (partial := self._of_parts(barrier)) is not None:
                 detail = (
@@ -280,27 +286,27 @@ class Barriers:
             self._pool.arrive(arrival.after, arrival.lanes)
 
     def _find_skipped(self, barrier: _OpenBarrier) -> None:
-        """Note a fault where threads that have ended should have been at a barrier of the whole block."""
+        """Report exited threads that should have been at a barrier of the whole block."""
         first = barrier.arrivals[0]
         members = np.concatenate([arrival.lanes.indices() for arrival in barrier.arrivals])
         if len(members) < self._batch.block_size:
             row = self._batch.block_of[members[0]]
-            whole = np.flatnonzero(self._batch.exists & (self._batch.block_of == row))
-            why = self._skipped.why(first.position, np.setdiff1d(whole, members))
-            if why:
-                self._complain(first, f"only {len(members)} of the block's {len(whole)} threads arrive; {why}")
+            eligible = np.flatnonzero(self._batch.exists & (self._batch.block_of == row))
+            reason = self._skipped.why(first.position, np.setdiff1d(eligible, members))
+            if reason:
+                self._complain(first, f"only {len(members)} of the block's {len(eligible)} threads arrive; {reason}")
         self._skipped.pass_barrier(first.position, members)
 
     def _of_parts(self, barrier: _OpenBarrier) -> _Arrival | None:
-        """Return the first arrival of a barrier that is aligned, and whose warps do not arrive as a whole."""
+        """Return the first arrival of an aligned barrier with incomplete warps."""
         if barrier.arrived == self._batch.block_size:
             return None
         members = np.concatenate([arrival.lanes.indices() for arrival in barrier.arrivals])
         lanes = np.bincount(warp_of(members), minlength=self._batch.warps)
         first = np.arange(self._batch.warps) % self._warps_of_block * WARP_SIZE
-        part = lanes < np.minimum(WARP_SIZE, self._batch.block_size - first)
+        incomplete = lanes < np.minimum(WARP_SIZE, self._batch.block_size - first)
         for arrival in barrier.arrivals:
-            if arrival.form.aligned and part[warp_of(arrival.lanes.indices())].any():
+            if arrival.form.aligned and incomplete[warp_of(arrival.lanes.indices())].any():
                 return arrival
         return None
 
@@ -308,11 +314,15 @@ class Barriers:
         self._findings.add("barrier-divergence", arrival.position, detail, arrival.lanes.indices())
 
     def _reduce(self, arrival: _Arrival, barrier: _OpenBarrier) -> None:
-        """Write the reduction over all threads of a barrier to those of one arrival."""
+        """Write a barrier's reduction to the threads of one arrival."""
         values = np.concatenate(
             [
-                one.lanes.fill(self._storage.at(one.position).source(one.form.predicate, "pred")(one.lanes))
-                for one in barrier.arrivals
+                contribution.lanes.fill(
+                    self._storage.at(contribution.position).source(contribution.form.predicate, "pred")(
+                        contribution.lanes
+                    )
+                )
+                for contribution in barrier.arrivals
             ]
         )
         kind = arrival.form.reduction
@@ -326,7 +336,7 @@ class Barriers:
         return [(arrival.position, arrival.lanes) for arrival in arrivals]
 
     def abandon(self) -> None:
-        """End the threads that wait, without a finding: another finding says why they would wait forever."""
+        """End the waiting threads without a finding: another finding explains the endless wait."""
         for barrier in self._open.values():
             for arrival in barrier.arrivals:
                 self._pool.end(arrival.lanes.rows)

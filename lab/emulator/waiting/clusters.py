@@ -1,4 +1,4 @@
-"""Thread-block clusters: how large they are, and the barrier of a cluster's blocks."""
+"""Thread-block clusters: their shape and their barrier."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from lab.emulator.program import Program
 from lab.isa.model import Instruction
 
 
-def cluster_shape(program: Program, grid: Index3, asked: Index3 | None = None) -> Index3:
-    """Return the blocks of a cluster along x, y, z.
+def cluster_shape(program: Program, grid: Index3, requested: Index3 | None = None) -> Index3:
+    """Return the cluster shape: blocks along x, y, z.
 
     Args:
         program: The kernel, which may declare them (`__cluster_dims__`).
         grid: Blocks of the launch.
-        asked: What the launch asks for.
+        requested: The launch's requested shape.
 
     Raises:
-        UserError: The launch asks for other clusters than the kernel declares, or they do not divide the grid.
+        UserError: The launch's shape differs from the kernel's declaration, or does not divide the grid.
     """
     declared = program.kernel.directives.get("reqnctapercluster", ())
-    x, y, z = (*(declared or asked or ()), 1, 1, 1)[:3]
-    if declared and asked is not None and asked != (x, y, z):
+    x, y, z = (*(declared or requested or ()), 1, 1, 1)[:3]
+    if declared and requested is not None and requested != (x, y, z):
         accepted = f"{x} x {y} x {z}, as __cluster_dims__ has it, or none"
         raise UserError(
-            "the launch asks for other clusters than the kernel",
+            "the launch's cluster shape differs from the kernel's",
             code="mismatch",
             key="cluster",
-            found=asked,
+            found=requested,
             accepted=accepted,
         )
     if grid[0] % x or grid[1] % y or grid[2] % z:
         raise UserError(
-            "the grid does not divide into whole clusters",
+            "the grid must be a multiple of the cluster shape",
             code="mismatch",
             found=grid,
             accepted=f"multiples of {x} blocks along x, {y} along y, {z} along z",
@@ -52,20 +52,20 @@ def cluster_shape(program: Program, grid: Index3, asked: Index3 | None = None) -
 class ClusterBarrier:
     """`barrier.cluster` of every cluster of a batch.
 
-    A thread arrives and, perhaps later, waits. The wait ends once every living thread of its cluster has arrived. What
-    a thread did before it arrived is ordered before what others do behind their wait, but for an arrival that is
-    `.relaxed`: then it is what the thread fenced, and the mbarriers whose initialisation it fenced.
+    A thread arrives and, possibly later, waits. The wait ends once every live thread of its cluster has arrived.
+    Accesses before an arrival are ordered before those after a wait. A `.relaxed` arrival only orders fenced accesses
+    and fenced mbarrier initialisations.
     """
 
     def __init__(self, batch: Batch, program: Program, pool: Pool, watch: AccessWatch, findings: BatchFindings) -> None:
-        """Begin with no thread waiting.
+        """Start without waiting threads.
 
         Args:
             batch: The threads.
             program: The kernel.
-            pool: Where threads go on.
-            watch: Shared memory, whose accesses the barrier orders.
-            findings: Where faults are noted.
+            pool: The pool of runnable threads.
+            watch: The access checks, which the barrier updates.
+            findings: The collector of faults.
         """
         self._batch, self._pool, self._watch, self._findings = batch, pool, watch, findings
         self._code = program.code
@@ -73,10 +73,10 @@ class ClusterBarrier:
         self._arrived = np.zeros(batch.threads, np.bool_)
         self._complete = np.zeros(batch.threads, np.bool_)
         self._relaxed = np.zeros(batch.threads, np.bool_)
-        self._apart = np.zeros(batch.threads, np.bool_)  # other instructions lie between the arrival and the wait
+        self._apart = np.zeros(batch.threads, np.bool_)  # other instructions between arrival and wait
         self._times = np.zeros(batch.threads, np.int64)  # of the arrivals
-        self._phases: dict[int, ClusterPhase] = {}  # by cluster, the latest one that not all threads knew at once
-        self._waiting: list[tuple[int, Location, Lanes]] = []  # instruction, where to go on, threads
+        self._phases: dict[int, ClusterPhase] = {}  # latest phase by cluster, unless known to all threads
+        self._waiting: list[tuple[int, Location, Lanes]] = []  # instruction, where to continue, threads
 
     def reach(self, position: int, instruction: Instruction, after: Location, lanes: Lanes) -> None:
         """Execute one of the barrier's instructions.
@@ -84,11 +84,11 @@ class ClusterBarrier:
         Args:
             position: Index of the instruction.
             instruction: The instruction.
-            after: Where the threads go on.
+            after: Where the threads continue.
             lanes: The threads.
 
         Raises:
-            UnsupportedInstruction: the form of the barrier is not known.
+            UnsupportedInstruction: the form of the barrier is not supported.
         """
         words = instruction.opcode.split(".")[2:]
         parts = set(words) - {"aligned", "acquire", "release", "relaxed"}
@@ -109,33 +109,33 @@ class ClusterBarrier:
         self.release()
 
     def release(self) -> None:
-        """Complete the barriers that all living threads have reached, and let their waiting threads go on."""
+        """Complete the barriers reached by all live threads, and release the waiting ones."""
         if not self._arrived.any() and not self._waiting:
             return
         count = self._batch.blocks // self._batch.cluster
         missing = np.bincount(self._cluster_of[self._pool.alive & ~self._arrived], minlength=count)
-        some = np.bincount(self._cluster_of[self._arrived], minlength=count)
-        whole = np.flatnonzero((missing == 0) & (some > 0))
-        if len(whole):
-            done = np.isin(self._cluster_of, whole) & self._arrived
-            for cluster in whole.tolist():
-                self._order(cluster, done & (self._cluster_of == cluster))
-            self._complete |= done
-            self._arrived &= ~done
+        arrived = np.bincount(self._cluster_of[self._arrived], minlength=count)
+        complete_clusters = np.flatnonzero((missing == 0) & (arrived > 0))
+        if len(complete_clusters):
+            completed = np.isin(self._cluster_of, complete_clusters) & self._arrived
+            for cluster in complete_clusters.tolist():
+                self._order(cluster, completed & (self._cluster_of == cluster))
+            self._complete |= completed
+            self._arrived &= ~completed
         waiting, self._waiting = self._waiting, []
         for position, after, lanes in waiting:
-            ready, rest = lanes.split(lanes.select(self._complete))
+            ready, pending = lanes.split(lanes.select(self._complete))
             if ready.count:
                 self._complete[ready.rows] = False
                 self._see(ready.indices())
                 self._pool.arrive(after, ready)
-            if rest.count:
-                self._waiting.append((position, after, rest))
+            if pending.count:
+                self._waiting.append((position, after, pending))
 
     def _order(self, cluster: int, arrived: Mask) -> None:
-        """Order what the (threads,) that arrived in a cluster did before."""
+        """Order the earlier accesses of the (threads,) that arrived in a cluster."""
         rows = np.arange(cluster * self._batch.cluster, (cluster + 1) * self._batch.cluster)
-        if not (arrived & (self._relaxed | self._apart)).any():  # nothing can have come since
+        if not (arrived & (self._relaxed | self._apart)).any():  # no later accesses possible
             self._watch.order_clusters(rows)
             self._phases.pop(cluster, None)
             return
@@ -145,7 +145,7 @@ class ClusterBarrier:
             self._phases[cluster] = phase
 
     def _see(self, threads: Indices) -> None:
-        """Let threads that have waited know what the arrivals tell, unless that is so already."""
+        """Give waiting threads the knowledge of the arrivals, unless they have it already."""
         if not self._phases:
             return
         clusters = self._cluster_of[threads]
@@ -162,13 +162,13 @@ class ClusterBarrier:
         return [(position, lanes) for position, _, lanes in self._waiting]
 
     def abandon(self) -> None:
-        """End the threads that wait, without a finding."""
+        """End the waiting threads without a finding."""
         for _, _, lanes in self._waiting:
             self._pool.end(lanes.rows)
         self._waiting = []
 
     def break_deadlock(self) -> None:
-        """End the threads that would wait forever, each group with a finding."""
+        """End the threads that would wait forever, with a finding per group."""
         for position, _, lanes in self._waiting:
             detail = "these threads wait here forever: others of the cluster never arrive"
             self._find(position, lanes.indices(), detail)

@@ -1,7 +1,7 @@
-"""Mbarriers: arrivals, bytes that bulk copies still owe, phases, and the threads that wait for them.
+"""Mbarriers: arrivals, pending bytes of bulk copies, phases and waiting threads.
 
-A wait ends when the phase that it names is complete. Until then its threads do not run, so nothing spins. A thread that
-polls (`test_wait`) waits too; it goes on without success when nothing else can run.
+A wait ends when its phase completes. Until then its threads do not run, so nothing spins. A polling thread
+(`test_wait`) waits too; it continues without success when nothing else can run.
 
 PTX ISA, Parallel Synchronization and Communication Instructions: mbarrier.
 """
@@ -39,10 +39,10 @@ _WAIT_OPERANDS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """Threads with the mbarriers that they name, (count,) arrays.
+    """Threads with their mbarriers, (count,) arrays.
 
     Attributes:
-        threads: The batch's index of each thread; threads that name no mbarrier are left out.
+        threads: Each thread's index within the batch; threads without an mbarrier are omitted.
         kept: Positions of these threads among those of the instruction.
         numbers: Number of each thread's mbarrier in its block.
         blocks: Block of each thread.
@@ -54,21 +54,21 @@ class Named:
     blocks: Indices
 
     def where(self, mask: Mask) -> Named:
-        """Return the threads for which a (count,) mask holds."""
+        """Return the threads selected by a (count,) mask."""
         return Named(self.threads[mask], self.kept[mask], self.numbers[mask], self.blocks[mask])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wait:
-    """Threads that wait for phases.
+    """Threads waiting for phases.
 
     Attributes:
         position: Index of the instruction.
-        after: Where the threads go on.
+        after: Where the threads continue.
         named: The threads and their mbarriers.
-        parities: (count,) parity of the phase that each thread waits for.
-        polls: The threads go on without success when nothing else can run.
-        relaxed: It acquires nothing, unless by a fence.
+        parities: (count,) parity of each thread's awaited phase.
+        polls: The threads continue without success when nothing else can run.
+        relaxed: It only acquires through a later fence.
     """
 
     position: int
@@ -80,7 +80,7 @@ class _Wait:
 
 
 def take_space(op: Opcode) -> None:
-    """Take the state space of an mbarrier's address.
+    """Consume the state space of an mbarrier's address.
 
     Raises:
         UnknownForm: it is not shared memory of the thread's own block.
@@ -90,14 +90,14 @@ def take_space(op: Opcode) -> None:
 
 
 class Mbarriers:
-    """The mbarriers of a batch, numbered by their offset, which mostly is the same in every block.
+    """The mbarriers of a batch, numbered by offset, which is mostly the same in every block.
 
     Attributes:
-        flipped: A phase was completed since the last `release`, and threads wait.
+        flipped: A phase has completed since the last `release`, and threads are waiting.
         _used: (mbarriers, blocks of a cluster, threads) stamps of each thread's latest use of the block's own one.
-        _saw: (mbarriers, threads) phases that each thread has seen complete.
-        _saw_at: (mbarriers, threads) stamps of when it saw the last of them.
-        _turns: Who arrived in which phase.
+        _saw: (mbarriers, threads) number of phases each thread has seen complete.
+        _saw_at: (mbarriers, threads) stamps of the latest of these.
+        _turns: The arrivals by phase.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class Mbarriers:
         *,
         decides: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """Begin without mbarriers.
+        """Start without mbarriers.
 
         Args:
-            storage: What operands can name.
-            pool: Where threads go on.
+            storage: The storage that operands refer to.
+            pool: The pool of runnable threads.
             shared: Shared memory.
-            watch: What is known about it.
-            findings: Where faults are noted.
-            decides: Whether the result of an instruction decides anything (`Definedness.decides`).
+            watch: Its access checks.
+            findings: The collector of faults.
+            decides: Returns whether an instruction's result has an effect (`Definedness.decides`).
         """
         self._storage, self._batch, self._pool = storage, storage.batch, pool
         self._shared, self._watch, self._findings = shared, watch, findings
@@ -135,17 +135,17 @@ class Mbarriers:
         self._waiting: list[_Wait] = []
         self._decides = decides
         self._changes = 0
-        self._polled_at = -1  # changes at which polling threads last went on without success
+        self._polled_at = -1  # changes when polling threads last continued without success
         self.flipped = False
 
     # --- state ------------------------------------------------------------------------------------------------
 
     def _place(self, position: int, addresses: Addresses, lanes: Lanes) -> tuple[Indices, Indices]:
-        """Return the threads whose address can be an mbarrier's, and their positions; the others become findings."""
+        """Return the threads with a valid mbarrier address, and their positions; report the others."""
         threads = lanes.indices()
-        kept = np.arange(len(threads))
+        valid = np.arange(len(threads))
         checks: tuple[tuple[Mask, FindingKind, str], ...] = (
-            (addresses % BYTES != 0, "misaligned", f"an mbarrier must lie at a multiple of {BYTES} bytes"),
+            (addresses % BYTES != 0, "misaligned", f"an mbarrier must be aligned to {BYTES} bytes"),
             (
                 (addresses < 0) | (addresses > self._shared.size - BYTES),
                 "out-of-bounds",
@@ -153,11 +153,11 @@ class Mbarriers:
             ),
         )
         for bad, kind, detail in checks:
-            at = np.flatnonzero(bad[kept])
+            at = np.flatnonzero(bad[valid])
             if len(at):
-                self._findings.add(kind, position, detail, threads[kept[at]], address=int(addresses[kept[at[0]]]))
-                kept = np.delete(kept, at)
-        return threads[kept], kept
+                self._findings.add(kind, position, detail, threads[valid[at]], address=int(addresses[valid[at[0]]]))
+                valid = np.delete(valid, at)
+        return threads[valid], valid
 
     def name(
         self,
@@ -169,41 +169,41 @@ class Mbarriers:
         blocks: Indices | None = None,
         awaited: bool = False,
     ) -> Named:
-        """Find the mbarriers at some addresses; an address without an mbarrier becomes a finding.
+        """Look up the mbarriers at some addresses; report addresses without an mbarrier.
 
         Args:
             position: Index of the instruction.
             addresses: (count,) byte offsets in the blocks' shared memory.
             lanes: The threads.
             bulk_copy: The use is a bulk copy's.
-            blocks: (count,) the blocks of the batch in which they lie; None for each thread's own.
-            awaited: What arrives in these blocks completes on the mbarrier.
+            blocks: (count,) their blocks in the batch; None for each thread's own.
+            awaited: Data arriving in these blocks completes on the mbarrier.
         """
-        threads, kept = self._place(position, addresses, lanes)
-        offsets = addresses[kept]
-        homes = self._batch.block_of[threads] if blocks is None else blocks[kept]
+        threads, valid = self._place(position, addresses, lanes)
+        offsets = addresses[valid]
+        homes = self._batch.block_of[threads] if blocks is None else blocks[valid]
         numbers = self._number_at[offsets // BYTES]
         good = np.zeros(len(threads), np.bool_)
-        known = numbers >= 0
-        good[known] = self._live[numbers[known], homes[known]]
-        named = Named(threads, kept, numbers, homes)
-        self._use(named.where(good))
+        numbered = numbers >= 0
+        good[numbered] = self._live[numbers[numbered], homes[numbered]]
+        targets = Named(threads, valid, numbers, homes)
+        self._use(targets.where(good))
         if not good.all():
             detail = "no mbarrier was initialised here"
             self._findings.add("mbarrier-misuse", position, detail, threads[~good], address=int(offsets[~good][0]))
-            named, offsets = named.where(good), offsets[good]
+            targets, offsets = targets.where(good), offsets[good]
         if blocks is not None and self._watch.lifetimes is not None:
-            self._watch.lifetimes.use(position, named.threads, named.blocks, awaited=awaited)
+            self._watch.lifetimes.use(position, targets.threads, targets.blocks, awaited=awaited)
         shadow, bulk = self._watch.shadow, self._watch.bulk
-        if shadow is not None and bulk is not None and len(named.threads):
-            places = offsets + named.blocks * self._shared.stride
-            found = shadow.use_mbarrier(bulk, places, named.threads, bulk_copy=bulk_copy)
-            found = [one for one in found if not self._of_library(position, one)]
-            self._watch.report_shared(position, named.threads, offsets, found)
-        return named
+        if shadow is not None and bulk is not None and len(targets.threads):
+            places = offsets + targets.blocks * self._shared.stride
+            conflicts = shadow.use_mbarrier(bulk, places, targets.threads, bulk_copy=bulk_copy)
+            conflicts = [conflict for conflict in conflicts if not self._of_library(position, conflict)]
+            self._watch.report_shared(position, targets.threads, offsets, conflicts)
+        return targets
 
     def _of_library(self, position: int, conflict: Conflict) -> bool:
-        """Return whether a missing fence is not the user's to write: a library initialises the mbarrier, and copies.
+        """Return whether a missing fence is a library's fault: it both initialises the mbarrier and copies.
 
         `cuda::memcpy_async` of 16 bytes on a `cuda::barrier` is such a copy; it becomes a note.
         """
@@ -215,30 +215,30 @@ class Mbarriers:
         self._watch.note(position, f"{conflict.detail}; CUDA's headers do both")
         return True
 
-    def _use(self, named: Named) -> None:
-        """Remember when threads used mbarriers last."""
+    def _use(self, targets: Named) -> None:
+        """Record the latest use of mbarriers by threads."""
         if self._watch.clocks is not None:
-            ranks = named.blocks % self._batch.cluster
-            self._used[named.numbers, ranks, named.threads] = self._watch.clocks.stamps(named.threads, WARPS)
+            ranks = targets.blocks % self._batch.cluster
+            self._used[targets.numbers, ranks, targets.threads] = self._watch.clocks.stamps(targets.threads, WARPS)
 
-    def _see(self, named: Named) -> None:
-        """Remember the phases that threads have seen complete, and when."""
+    def _see(self, targets: Named) -> None:
+        """Record the phases threads have seen complete, and when."""
         if self._watch.clocks is not None:
-            self._saw[named.numbers, named.threads] = self._phase[named.numbers, named.blocks]
-            self._saw_at[named.numbers, named.threads] = self._watch.clocks.stamps(named.threads, WARPS)
+            self._saw[targets.numbers, targets.threads] = self._phase[targets.numbers, targets.blocks]
+            self._saw_at[targets.numbers, targets.threads] = self._watch.clocks.stamps(targets.threads, WARPS)
 
     def init(self, position: int, addresses: Addresses, counts: Integers, lanes: Lanes) -> None:
-        """Create mbarriers.
+        """Initialise mbarriers.
 
         Args:
             position: Index of the instruction.
             addresses: (count,) byte offsets in the blocks' shared memory.
-            counts: (count,) or (1,) arrivals that each mbarrier expects in a phase.
+            counts: (count,) or (1,) expected arrivals per phase of each mbarrier.
             lanes: The threads.
         """
-        threads, kept = self._place(position, addresses, lanes)
-        offsets = addresses[kept]
-        expected = lanes.fill(counts)[kept].astype(np.int64)
+        threads, valid = self._place(position, addresses, lanes)
+        offsets = addresses[valid]
+        expected = lanes.fill(counts)[valid].astype(np.int64)
         wrong = (expected < 1) | (expected > MOST_ARRIVALS)
         if wrong.any():
             detail = f"an mbarrier expects 1 to {MOST_ARRIVALS} arrivals, this one {int(expected[wrong][0])}"
@@ -265,15 +265,15 @@ class Mbarriers:
                 self._watch.clocks.forget((self, number, block))
 
     def inval(self, position: int, addresses: Addresses, lanes: Lanes) -> None:
-        """Turn the memory of mbarriers into ordinary memory. Arguments as in `name`."""
-        named = self.name(position, addresses, lanes)
+        """Invalidate mbarriers. Arguments as in `name`."""
+        targets = self.name(position, addresses, lanes)
         waited = {
             key
             for wait in self._waiting
             for key in zip(wait.named.numbers.tolist(), wait.named.blocks.tolist(), strict=True)
         }
         for thread, number, block in zip(
-            named.threads.tolist(), named.numbers.tolist(), named.blocks.tolist(), strict=True
+            targets.threads.tolist(), targets.numbers.tolist(), targets.blocks.tolist(), strict=True
         ):
             if (number, block) in waited:
                 detail = "other threads still wait for this mbarrier"
@@ -283,11 +283,11 @@ class Mbarriers:
                 self._findings.add("mbarrier-misuse", position, detail, np.array([thread]))
             if self._watch.bulk is not None:
                 self._watch.bulk.retire(number, thread, block)
-        self._live[named.numbers, named.blocks] = False
-        self._mark(position, named.threads, addresses[named.kept], live=False)
+        self._live[targets.numbers, targets.blocks] = False
+        self._mark(position, targets.threads, addresses[targets.kept], live=False)
 
     def _in_use(self, number: int, block: int, thread: int) -> bool:
-        """Return whether some thread has used a block's mbarrier and this one does not know that it is over."""
+        """Return whether some thread's use of an mbarrier is not known to be over by another thread."""
         clocks = self._watch.clocks
         if clocks is None:
             return False
@@ -298,19 +298,19 @@ class Mbarriers:
         return bool(len(clocks.unordered(stamps, np.full(len(stamps), thread))))
 
     def _mark(self, position: int, threads: Indices, offsets: Addresses, *, live: bool) -> None:
-        """Note that mbarriers were initialised or invalidated: both are stores to their memory."""
+        """Record the initialisation or invalidation of mbarriers: both store to their memory."""
         shadow, bulk = self._watch.shadow, self._watch.bulk
         if shadow is None or bulk is None or not len(threads):
             return
         places = self._shared.places(offsets, threads)
         cells = shadow.cells.covered(places, BYTES).reshape(-1)
         bulk.mark(cells, live=False)  # so that this store is not one over a live mbarrier
-        found, _ = shadow.write(places, BYTES, threads, position, never_same)
-        self._watch.report_shared(position, threads, offsets, found)
+        conflicts, _ = shadow.write(places, BYTES, threads, position, never_same)
+        self._watch.report_shared(position, threads, offsets, conflicts)
         bulk.mark(cells, live=live)
 
     def _number(self, offset: int) -> int:
-        """Return the number of the mbarriers at an offset, a new one where there were none."""
+        """Return the number of the mbarriers at an offset, allocating a new one if necessary."""
         number = int(self._number_at[offset // BYTES])
         if number < 0:
             number = self._number_at[offset // BYTES] = len(self._offsets)
@@ -330,77 +330,81 @@ class Mbarriers:
     # --- arrivals and bytes -----------------------------------------------------------------------------------
 
     def arrive(
-        self, position: int, named: Named, arrivals: Indices, expected: Indices, *, relaxed: bool = False
+        self, position: int, targets: Named, arrivals: Indices, expected: Indices, *, relaxed: bool = False
     ) -> None:
-        """Count arrivals and expect bytes, the bytes first.
+        """Count arrivals and expected bytes, the bytes first.
 
         Args:
             position: Index of the instruction.
-            named: Threads and mbarriers.
+            targets: Threads and mbarriers.
             arrivals: (count,) arrivals of each thread; 0 for `expect_tx` alone.
-            expected: (count,) bytes that each thread announces.
-            relaxed: The arrivals order no more than what the threads fenced before.
+            expected: (count,) bytes each thread announces.
+            relaxed: The arrivals only order what the threads fenced before.
         """
-        some = arrivals > 0
-        if self._watch.bulk is not None and some.any():
-            home = some & (self._batch.block_of[named.threads] == named.blocks)  # what a warp saw is of its own block
-            self._watch.bulk.arrive(named.numbers[home], named.threads[home], named.blocks[home])
-            self._release(named.where(some), arrivals[some], relaxed=relaxed)
-            self._take_turns(position, named.where(home), arrivals[home])
-        keys = named.numbers * self._batch.blocks + named.blocks
+        arriving = arrivals > 0
+        if self._watch.bulk is not None and arriving.any():
+            home = arriving & (
+                self._batch.block_of[targets.threads] == targets.blocks
+            )  # a warp sees its own block's phases
+            self._watch.bulk.arrive(targets.numbers[home], targets.threads[home], targets.blocks[home])
+            self._release(targets.where(arriving), arrivals[arriving], relaxed=relaxed)
+            self._take_turns(position, targets.where(home), arrivals[home])
+        keys = targets.numbers * self._batch.blocks + targets.blocks
         for key in np.unique(keys).tolist():
             mine = keys == key
             number, block = divmod(key, self._batch.blocks)
             if self._turns is not None and expected[mine].any():
-                self._turns.expect(position, number, block, named.threads[mine & ~some & (expected > 0)])
+                self._turns.expect(position, number, block, targets.threads[mine & ~arriving & (expected > 0)])
             self._bytes[number, block] += int(expected[mine].sum())
-            if (expected[mine] < 0).any():  # bytes that count as arrived
+            if (expected[mine] < 0).any():  # bytes counted as arrived
                 self._complete(position, number, block)
-            self._within_limits(position, named.threads[mine], number, block)
-            self._count_down(position, named.threads[mine], number, block, int(arrivals[mine].sum()))
+            self._within_limits(position, targets.threads[mine], number, block)
+            self._count_down(position, targets.threads[mine], number, block, int(arrivals[mine].sum()))
         self._changes += 1
 
-    def drop(self, named: Named, arrivals: Indices) -> None:
-        """Let mbarriers expect (count,) arrivals fewer from the next phase on."""
-        for number, block, less in zip(named.numbers.tolist(), named.blocks.tolist(), arrivals.tolist(), strict=True):
-            self._count[number, block] -= less
+    def drop(self, targets: Named, arrivals: Indices) -> None:
+        """Reduce the expected arrivals of mbarriers by (count,) from the next phase on."""
+        for number, block, dropped in zip(
+            targets.numbers.tolist(), targets.blocks.tolist(), arrivals.tolist(), strict=True
+        ):
+            self._count[number, block] -= dropped
 
-    def _release(self, named: Named, arrivals: Indices, *, relaxed: bool) -> None:
-        """Let threads leave what they know at their mbarriers, for whoever sees the phase complete that they arrive in.
+    def _release(self, targets: Named, arrivals: Indices, *, relaxed: bool) -> None:
+        """Release threads' knowledge at their mbarriers, to waiters for the phase they arrive in.
 
-        That is the current one, and where they are more than it lacks, for the last of them the next one.
+        This is the current phase; surplus arrivals count in the next one.
         """
         clocks = self._watch.clocks
         if clocks is None:
             return
-        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
-            here = (named.numbers == number) & (named.blocks == block)
-            phase, threads = int(self._phase[number, block]), named.threads[here]
-            late = np.cumsum(arrivals[here]) > int(self._pending[number, block])
-            for one in np.unique(self._batch.block_of[threads]).tolist():
-                mine = self._batch.block_of[threads] == one
+        for number, block in {*zip(targets.numbers.tolist(), targets.blocks.tolist(), strict=True)}:
+            mask = (targets.numbers == number) & (targets.blocks == block)
+            phase, threads = int(self._phase[number, block]), targets.threads[mask]
+            late = np.cumsum(arrivals[mask]) > int(self._pending[number, block])
+            for thread_block in np.unique(self._batch.block_of[threads]).tolist():
+                mine = self._batch.block_of[threads] == thread_block
                 for ahead in np.unique(late[mine]).tolist():
-                    some = threads[mine & (late == ahead)]
-                    clocks.arrive((self, number, block), phase + int(ahead), some, relaxed=relaxed)
+                    arrived = threads[mine & (late == ahead)]
+                    clocks.arrive((self, number, block), phase + int(ahead), arrived, relaxed=relaxed)
 
-    def _take_turns(self, position: int, named: Named, arrivals: Indices) -> None:
-        """Note arrivals at the block's own mbarriers that may count in the phase before the one they count in here."""
+    def _take_turns(self, position: int, targets: Named, arrivals: Indices) -> None:
+        """Report arrivals at own mbarriers that may also count in the previous phase."""
         if self._turns is None:
             return
-        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
-            here = (named.numbers == number) & (named.blocks == block)
-            phase, threads = int(self._phase[number, block]), named.threads[here]
-            late = np.cumsum(arrivals[here]) > int(self._pending[number, block])
+        for number, block in {*zip(targets.numbers.tolist(), targets.blocks.tolist(), strict=True)}:
+            mask = (targets.numbers == number) & (targets.blocks == block)
+            phase, threads = int(self._phase[number, block]), targets.threads[mask]
+            late = np.cumsum(arrivals[mask]) > int(self._pending[number, block])
             for ahead in np.unique(late).tolist():
                 early = self._turns.arrive(number, block, phase + int(ahead), threads[late == ahead])
                 if len(early):
                     count = int(self._count[number, block])
-                    detail = "nothing orders this arrival behind the phase before, in which it may count as well; that "
+                    detail = "nothing orders this arrival after the phase before, in which it may count as well; that "
                     detail += f"phase is then complete without another one, and its bytes. The mbarrier expects {count}"
                     self._findings.add("mbarrier-misuse", position, detail, early, address=int(self._offsets[number]))
 
     def _unexpected(self, number: int, block: int) -> None:
-        """Note bytes that a thread announced without an arrival, and that no arrival of the phase waits for."""
+        """Report bytes announced without an arrival that no arrival of the phase waits for."""
         if self._turns is None:
             return
         alone = self._turns.complete(number, block)
@@ -413,37 +417,37 @@ class Mbarriers:
                 address = int(self._offsets[number])
                 self._findings.add("mbarrier-misuse", position, detail, np.array([thread]), address=address)
 
-    def _acquire(self, named: Named, *, relaxed: bool) -> None:
-        """Let threads learn what was left at their mbarriers before the current phase, now or at their next fence."""
+    def _acquire(self, targets: Named, *, relaxed: bool) -> None:
+        """Give threads the knowledge released at their mbarriers before the current phase, or at a later fence."""
         clocks = self._watch.clocks
         if clocks is None:
             return
-        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
-            mine = named.threads[(named.numbers == number) & (named.blocks == block)]
+        for number, block in {*zip(targets.numbers.tolist(), targets.blocks.tolist(), strict=True)}:
+            mine = targets.threads[(targets.numbers == number) & (targets.blocks == block)]
             clocks.see((self, number, block), int(self._phase[number, block]), mine, relaxed=relaxed)
 
-    def _count_down(self, position: int, threads: Indices, number: int, block: int, left: int) -> None:
-        """Count some arrivals at one mbarrier, over as many phases as they complete."""
-        while left:
+    def _count_down(self, position: int, threads: Indices, number: int, block: int, arrivals: int) -> None:
+        """Count arrivals at one mbarrier, over as many phases as they complete."""
+        while arrivals:
             if not self._pending[number, block]:
                 detail = "more arrivals than the mbarrier expects in a phase, which still lacks bytes"
                 self._findings.add("mbarrier-misuse", position, detail, threads)
                 return
-            taken = min(left, int(self._pending[number, block]))
-            self._pending[number, block] -= taken
-            left -= taken
+            counted = min(arrivals, int(self._pending[number, block]))
+            self._pending[number, block] -= counted
+            arrivals -= counted
             self._complete(position, number, block)
 
-    def phases(self, named: Named) -> Indices:
+    def phases(self, targets: Named) -> Indices:
         """Return the current phase of each thread's mbarrier, (count,)."""
-        return self._phase[named.numbers, named.blocks]
+        return self._phase[targets.numbers, targets.blocks]
 
     def pending(self, number: int, block: int) -> tuple[Place, int]:
-        """Return an mbarrier as `BatchClocks` knows it, and its current phase."""
+        """Return an mbarrier's place in `BatchClocks`, and its current phase."""
         return (self, number, block), int(self._phase[number, block])
 
     def owe_less(self, position: int, thread: int, number: int, block: int, size: int) -> int:
-        """Count `size` bytes of a bulk copy as arrived; return the phase that they were part of."""
+        """Count `size` bytes of a bulk copy as arrived; return the phase they were part of."""
         phase = int(self._phase[number, block])
         self._bytes[number, block] -= size
         if self._turns is not None:
@@ -459,20 +463,20 @@ class Mbarriers:
             self._findings.add("mbarrier-misuse", position, detail, threads)
 
     def _overtakes(self, position: int, number: int, block: int) -> None:
-        """Note a fault where a phase is complete while threads that waited for the one before may still wait."""
+        """Report a phase that completes while waiters for the one before may still wait."""
         clocks, phase = self._watch.clocks, int(self._phase[number, block])
-        who = np.flatnonzero(self._saw[number] == phase)
-        who = who[self._batch.block_of[who] == block]
-        if clocks is None or not phase or not len(who):
+        threads = np.flatnonzero(self._saw[number] == phase)
+        threads = threads[self._batch.block_of[threads] == block]
+        if clocks is None or not phase or not len(threads):
             return
-        late = who[~clocks.arrived_after((self, number, block), phase, self._saw_at[number, who])]
+        late = threads[~clocks.arrived_after((self, number, block), phase, self._saw_at[number, threads])]
         if len(late):
             detail = "nothing keeps this phase from being complete before these threads have seen the one before: "
             detail += "they may wait forever"
             self._findings.add("mbarrier-misuse", position, detail, late, address=int(self._offsets[number]))
 
     def _complete(self, position: int, number: int, block: int) -> None:
-        """Begin the next phase where nothing is missing in this one."""
+        """Start the next phase if nothing is missing in this one."""
         if self._pending[number, block] == 0 and self._bytes[number, block] == 0:
             self._overtakes(position, number, block)
             self._unexpected(number, block)
@@ -487,58 +491,58 @@ class Mbarriers:
 
         Args:
             position: Index of the instruction.
-            after: Where the threads go on.
+            after: Where the threads continue.
             lanes: The threads.
 
         Raises:
-            UnsupportedInstruction: the form of the wait is not known.
+            UnsupportedInstruction: the form of the wait is not supported.
         """
         binder = self._storage.at(position)
         polls, state, relaxed = _wait_form(binder)
         if len(binder.instruction.operands) < _WAIT_OPERANDS:
             binder.refuse("a wait has a predicate, an address and a phase")
-        _, address, parity, *_ = binder.instruction.operands  # a time limit may follow: no wait here reaches it
+        _, address, parity, *_ = binder.instruction.operands  # a time limit may follow; it never expires here
         addresses = binder.address(address, "shared")(lanes)
         parities = lanes.fill(binder.source(parity, state)(lanes)).astype(np.int64) & 1
-        named = self.name(position, addresses, lanes)
+        targets = self.name(position, addresses, lanes)
         if not polls and not self._decides(position):
-            detail = "nothing looks at whether this wait succeeded: try_wait may end before the phase is complete"
+            detail = "the result of this wait is not checked: try_wait may end before the phase is complete"
             self._findings.add("mbarrier-misuse", position, detail, lanes.indices())
-        wait = _Wait(position, after, named, parities[named.kept], polls, relaxed)
-        self._go_on(wait, np.delete(lanes.indices(), named.kept), done=True)
+        wait = _Wait(position, after, targets, parities[targets.kept], polls, relaxed)
+        self._go_on(wait, np.delete(lanes.indices(), targets.kept), success=True)
         self._waiting.append(wait)
         self.release()
 
     def release(self) -> None:
-        """Let the threads go on whose phase is complete."""
+        """Release the threads whose phase is complete."""
         self.flipped = False
         waiting, self._waiting = self._waiting, []
         for wait in waiting:
-            named = wait.named
-            done = (self.phases(named) - 1) & 1 == wait.parities
-            if done.any():
-                ready = named.where(done)
+            targets = wait.named
+            completed = (self.phases(targets) - 1) & 1 == wait.parities
+            if completed.any():
+                ready = targets.where(completed)
                 self._use(ready)
                 self._see(ready)
                 if self._watch.bulk is not None:
-                    self._watch.bulk.see(ready.numbers, wait.parities[done], ready.threads, ready.blocks)
+                    self._watch.bulk.see(ready.numbers, wait.parities[completed], ready.threads, ready.blocks)
                     self._acquire(ready, relaxed=wait.relaxed)
-                self._go_on(wait, ready.threads, done=True)
-            if not done.all():
-                self._waiting.append(replace(wait, named=named.where(~done), parities=wait.parities[~done]))
+                self._go_on(wait, ready.threads, success=True)
+            if not completed.all():
+                self._waiting.append(replace(wait, named=targets.where(~completed), parities=wait.parities[~completed]))
 
-    def _go_on(self, wait: _Wait, threads: Indices, *, done: bool) -> None:
-        """Let (count,) threads go on, with the wait's result."""
+    def _go_on(self, wait: _Wait, threads: Indices, *, success: bool) -> None:
+        """Resume (count,) threads with the wait's result."""
         if len(threads):
             binder, lanes = self._storage.at(wait.position), Lanes(self._batch.threads, threads)
-            binder.target(binder.instruction.operands[0], "pred")(lanes, np.array([done]))
+            binder.target(binder.instruction.operands[0], "pred")(lanes, np.array([success]))
             self._pool.arrive(wait.after, lanes)
 
     def break_deadlock(self) -> bool:
-        """Let polling threads go on without success, or end the threads that wait forever.
+        """Resume polling threads without success, or end the threads that wait forever.
 
         Returns:
-            False where no thread waits.
+            False if no thread waits.
         """
         if not self._waiting:
             return False
@@ -550,14 +554,14 @@ class Mbarriers:
         return True
 
     def let_polls_go(self) -> bool:
-        """Let polling threads go on without success, once for each change; return whether some did."""
+        """Resume polling threads without success, once per change; return whether there were any."""
         polling = [wait for wait in self._waiting if wait.polls]
         if not polling or self._polled_at == self._changes:
             return False
         self._polled_at = self._changes
         self._waiting = [wait for wait in self._waiting if not wait.polls]
         for wait in polling:
-            self._go_on(wait, wait.named.threads, done=False)
+            self._go_on(wait, wait.named.threads, success=False)
         return True
 
     def waiting(self) -> list[tuple[int, Lanes]]:
@@ -565,13 +569,13 @@ class Mbarriers:
         return [(wait.position, Lanes(self._batch.threads, wait.named.threads)) for wait in self._waiting]
 
     def abandon(self) -> None:
-        """End the threads that wait, without a finding: another finding says why they would wait forever."""
+        """End the waiting threads without a finding: another finding explains the endless wait."""
         for wait in self._waiting:
             self._pool.end(wait.named.threads)
         self._waiting = []
 
     def _give_up(self, wait: _Wait) -> None:
-        """End the threads of a wait that never ends, with a finding that says what is missing."""
+        """End the threads of an endless wait, with a finding on what is missing."""
         number, block = int(wait.named.numbers[0]), int(wait.named.blocks[0])
         pending, count = int(self._pending[number, block]), int(self._count[number, block])
         detail = f"these threads wait forever for a phase {_lacking(pending, count, int(self._bytes[number, block]))}"
@@ -587,12 +591,12 @@ class Mbarriers:
 
 
 def _lacking(pending: int, count: int, size: int) -> str:
-    """Say why a phase does not end.
+    """Explain why a phase does not complete.
 
     Args:
-        pending: Arrivals that it still expects.
-        count: All that it expects.
-        size: Bytes that it still expects, less than 0 where more arrived.
+        pending: Arrivals still expected.
+        count: All expected arrivals.
+        size: Bytes still expected, negative if too many arrived.
     """
     lacks = [f"{pending} of {count} arrivals"] * (pending > 0) + [f"{size} bytes"] * (size > 0)
     parts = [f"that lacks {' and '.join(lacks)}"] if lacks else []
@@ -601,10 +605,10 @@ def _lacking(pending: int, count: int, size: int) -> str:
 
 
 def _wait_form(binder: OperandBinder) -> tuple[bool, str, bool]:
-    """Return whether a wait polls, the PTX type of the operand that names the phase, and whether it is relaxed.
+    """Return whether a wait polls, the PTX type of its phase operand, and whether it is relaxed.
 
     Raises:
-        UnsupportedInstruction: the form is not known.
+        UnsupportedInstruction: the form is not supported.
     """
     op = Opcode(binder.instruction.opcode)
     try:

@@ -1,1 +1,1 @@
-"""The baselines that variants are compared with: cuBLAS, copies, PyTorch and Triton."""
+"""Baselines for variants: cuBLAS, copies, PyTorch and Triton."""

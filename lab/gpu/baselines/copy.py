@@ -1,6 +1,6 @@
-"""A plain copy as a baseline: the best that memory can do with as many bytes, timed like any variant.
+"""A plain copy as a baseline: the memory-bound limit for the same bytes, timed like any variant.
 
-It reads the operator's input once and writes its output once, 16 bytes a thread and instruction. An operator that
+It reads the operator's input once and writes its output once, 16 bytes per thread and instruction. An operator that
 computes something from the same bytes has no faster kernel than this, apart from measurement noise.
 """
 
@@ -17,14 +17,14 @@ from lab.operators.base import Inputs
 from lab.toolchain.own import build_own
 
 THREADS: Final = 256
-"""Threads of a block."""
+"""Threads per block."""
 
 VECTOR_BYTES: Final = 16
-"""Bytes that a thread moves with one instruction."""
+"""Bytes that a thread moves per instruction."""
 
 FORMS: Final = {"plain": (1, "", ""), "streaming": (4, "__ldcs", "__stcs")}
-"""Name of each form to the vectors that a thread has in flight at once and the intrinsics that load and store. The
-fastest form is taken. On an H200 the first is faster from about 50 MB on, the second below."""
+"""Forms by name: vectors in flight per thread, and the intrinsics that load and store. The
+fastest form is used. On an H200 the first is faster from about 50 MB on, the second below."""
 
 
 def source(unroll: int, load: str, store: str) -> str:
@@ -54,7 +54,7 @@ copy(long long bytes, const unsigned char* __restrict__ from, unsigned char* __r
 
 
 def blocks(size: int, unroll: int) -> int:
-    """Return the blocks that copy `size` bytes with `unroll` vectors a thread."""
+    """Return the number of blocks that copy `size` bytes with `unroll` vectors per thread."""
     return max(1, -(-size // (VECTOR_BYTES * THREADS * unroll)))
 
 
@@ -77,12 +77,12 @@ def copy_baseline(
     Raises:
         BaselineMissingError: The operator has other arrays, or a copy is wrong.
     """
-    read = [name for name in inputs.arrays if name not in inputs.outputs]
-    sizes = {inputs.arrays[name].nbytes for name in (*read, *inputs.outputs)}
-    if len(read) != 1 or len(inputs.outputs) != 1 or len(sizes) != 1:
+    input_names = [name for name in inputs.arrays if name not in inputs.outputs]
+    sizes = {inputs.arrays[name].nbytes for name in (*input_names, *inputs.outputs)}
+    if len(input_names) != 1 or len(inputs.outputs) != 1 or len(sizes) != 1:
         raise BaselineMissingError("the baseline copy needs an operator with one input and one output of one size")
-    (origin,), (target,), (size,) = read, inputs.outputs, sizes
-    made: dict[str, tuple[Enqueue, str]] = {}
+    (origin,), (target,), (size,) = input_names, inputs.outputs, sizes
+    launches: dict[str, tuple[Enqueue, str]] = {}
     for name, (unroll, load, store) in FORMS.items():
         built = build_own(source(unroll, load, store), "copy.cu", arch)
         launch = _launch(built.cubin, blocks(size, unroll), stream, (size, pointers[origin], pointers[target]))
@@ -93,9 +93,9 @@ def copy_baseline(
         cuda.memcpy_dtoh(host, pointers[target])
         if not np.array_equal(host.view(np.uint8), inputs.arrays[origin].view(np.uint8)):
             raise BaselineMissingError("the baseline copy is left out: its output differs from its input")
-        made[name] = (launch, built.ptx)
-    best = min(made, key=lambda name: timed(made[name][0]))
-    launch, ptx = made[best]
+        launches[name] = (launch, built.ptx)
+    best = min(launches, key=lambda name: timed(launches[name][0]))
+    launch, ptx = launches[best]
     library = f"{best} copy of {size} bytes, {FORMS[best][0]} vectors of {VECTOR_BYTES} bytes a thread"
     return Baseline("copy", library, "copy", "it computes nothing", launch, computes=False, ptx=ptx)
 

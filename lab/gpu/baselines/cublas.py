@@ -1,4 +1,4 @@
-"""cuBLAS as a baseline, called directly: a small binding of the few functions that a gemm needs.
+"""The cuBLAS baseline, through a small binding of the functions that a GEMM needs.
 
 The variant and the baseline share device buffers, stream and context, so that nothing but the kernels
 differs between them. The binding is written by hand because PyCUDA has none, and CuPy and PyTorch bring their own
@@ -8,8 +8,8 @@ Arithmetic: CUBLAS_DEFAULT_MATH. It uses TF32 for FP32 only if asked to (CUBLAS_
 NVIDIA_TF32_OVERRIDE=1 in the environment; cuBLAS documentation, cublasMath_t), so SGEMM is plain FP32. Problems
 whose `precision` is tf32 go through cublasGemmEx with CUBLAS_COMPUTE_32F_FAST_TF32, those of int8 with
 CUBLAS_COMPUTE_32I.
-Products of 16-bit elements go through cublasGemmEx with CUBLAS_COMPUTE_32F; since cuBLAS may otherwise reduce partial
-sums in C's 16-bit type, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION is set, which other routines do not heed.
+FP16 and BF16 GEMMs go through cublasGemmEx with CUBLAS_COMPUTE_32F; since cuBLAS may otherwise reduce partial
+sums in C's 16-bit type, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION is set, which other routines ignore.
 DGEMM may use FP64 tensor cores, which are full FP64. `plain_arithmetic` keeps the environment from changing that.
 """
 
@@ -41,16 +41,16 @@ _RESULTS: Final = {
     "float32": ("float32",),
     "int8": ("int32",),
 }
-"""Types of C that cublasGemmEx has for each type of A and B."""
+"""Types of C that cublasGemmEx supports for each type of A and B."""
 _ANY_ALGORITHM: Final = -1  # cublasGemmAlgo_t, CUBLAS_GEMM_DEFAULT
 _OPERATIONS: Final = {"n": 0, "t": 1}  # cublasOperation_t, CUBLAS_OP_N and CUBLAS_OP_T
 _PROPERTIES: Final = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
 
 
 def plain_arithmetic(environment: MutableMapping[str, str]) -> None:
-    """Let only a call decide how a library multiplies, not the environment. Before any CUDA library is loaded.
+    """Remove environment settings that change a library's arithmetic, before any CUDA library is loaded.
 
-    NVIDIA_TF32_OVERRIDE is taken away: with 1, FP32 would be TF32, and with 0, a call that asks for TF32 gets FP32.
+    NVIDIA_TF32_OVERRIDE is removed: with 1, FP32 would be TF32, and with 0, a call that asks for TF32 gets FP32.
     """
     environment.pop("NVIDIA_TF32_OVERRIDE", None)
     environment.update(_PLAIN)
@@ -81,9 +81,9 @@ def find_cublas() -> Path | str:
     else:
         reason = "it was loaded, but from an unknown file"
     for folder in (Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")):
-        found = sorted(folder.glob("libcublas.so.[0-9]*"))
-        if found:
-            return found[0]
+        candidates = sorted(folder.glob("libcublas.so.[0-9]*"))
+        if candidates:
+            return candidates[0]
     return f"libcublas was not found ({reason}); `pip install nvidia-cublas` installs it"
 
 
@@ -109,19 +109,19 @@ class Cublas:
             BaselineMissingError: The library was not found or cannot be loaded.
             DeviceError: cuBLAS cannot be initialised on this GPU.
         """
-        found = find_cublas()
-        if isinstance(found, str):
-            raise BaselineMissingError(found)
+        library_path = find_cublas()
+        if isinstance(library_path, str):
+            raise BaselineMissingError(library_path)
         try:
-            self._library = ctypes.CDLL(str(found))
+            self._library = ctypes.CDLL(str(library_path))
         except OSError as error:
-            raise BaselineMissingError(f"{found} cannot be loaded: {error}") from error
+            raise BaselineMissingError(f"{library_path} cannot be loaded: {error}") from error
         self._handle = ctypes.c_void_p()
         self._check("cublasCreate_v2", self._library.cublasCreate_v2(ctypes.byref(self._handle)))
         self._check("cublasSetMathMode", self._library.cublasSetMathMode(self._handle, _MATH))
         self.use_stream(stream)
         # the last folders tell a wheel from a toolkit; the others say nothing of the library
-        self.description = f"{found.name} {self._version()} (…/{'/'.join(found.parent.parts[-3:])})"
+        self.description = f"{library_path.name} {self._version()} (…/{'/'.join(library_path.parent.parts[-3:])})"
 
     def use_stream(self, stream: int) -> None:
         """Queue further calls on this stream, a CUstream as an integer.
@@ -135,7 +135,7 @@ class Cublas:
     def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
         """Prepare a call of SGEMM, DGEMM, CGEMM, ZGEMM or, for TF32, 16-bit and 8-bit A and B, GemmEx.
 
-        Of a batch, of their strided batched forms.
+        For a batch, their strided batched forms are called.
 
         Args:
             problem: The operator's problem, for the layout and the precision.
@@ -150,12 +150,12 @@ class Cublas:
             BaselineMissingError: cuBLAS does not compute this problem.
         """
         scalars = inputs.scalars
-        wanted = ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")
+        required = ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")
         dtypes = tuple(inputs.arrays[name].dtype.name for name in "ABC" if name in inputs.arrays)
-        if any(name not in scalars for name in wanted) or len(dtypes) != 3 or "layout" not in problem:  # noqa: PLR2004
+        if any(name not in scalars for name in required) or len(dtypes) != 3 or "layout" not in problem:  # noqa: PLR2004
             raise BaselineMissingError("the baseline cublas needs the operator gemm's scalars and arrays")
         if "epilogue" in problem:
-            raise BaselineMissingError("the baseline cublas has no epilogue; the baseline torch has")
+            raise BaselineMissingError("the baseline cublas does not support epilogues; the baseline torch does")
         routines: dict[str, tuple[str, Any]] = {
             "float32": ("cublasSgemm_v2", ctypes.c_float),
             "float64": ("cublasDgemm_v2", ctypes.c_double),
@@ -171,13 +171,24 @@ class Cublas:
             name = "cublasGemmEx"
             real = ctypes.c_int32 if a == "int8" else ctypes.c_float
             plain = self._gemm_arguments(real, problem, scalars, pointers)
-            of, to = (ctypes.c_int(_TYPES[dtype]) for dtype in (a, c))
-            computed = _COMPUTE_32I if a == "int8" else _COMPUTE_TF32 if tf32 else _COMPUTE_32F
-            how = ctypes.c_int(computed), ctypes.c_int(_ANY_ALGORITHM)
+            operand_type, result_type = (ctypes.c_int(_TYPES[dtype]) for dtype in (a, c))
+            compute_type = _COMPUTE_32I if a == "int8" else _COMPUTE_TF32 if tf32 else _COMPUTE_32F
+            mode = ctypes.c_int(compute_type), ctypes.c_int(_ANY_ALGORITHM)
             # each matrix is followed by its type
-            arguments = (*plain[:8], of, *plain[8:10], of, *plain[10:13], to, plain[13], *how)
+            arguments = (
+                *plain[:8],
+                operand_type,
+                *plain[8:10],
+                operand_type,
+                *plain[10:13],
+                result_type,
+                plain[13],
+                *mode,
+            )
         else:
-            raise BaselineMissingError(f"the baseline cublas has no gemm of {a} and {b} with a result of {c}")
+            raise BaselineMissingError(
+                f"the baseline cublas does not support a gemm of {a} and {b} with a result of {c}"
+            )
         if "batch" in problem:
             name, arguments = _strided(name, arguments, scalars)
         routine = getattr(self._library, name)
@@ -229,22 +240,21 @@ class Cublas:
 
 
 def _strided(name: str, arguments: tuple[Any, ...], scalars: Mapping[str, Scalar]) -> tuple[str, tuple[Any, ...]]:
-    """Return the routine for a strided batch beside one for a product, and its arguments.
+    """Return the strided batched form of a routine, and its arguments.
 
-    Behind the leading dimension of each matrix comes the number of elements between its members, and behind all
-    matrices the number of members.
+    Each leading dimension is followed by the matrix's stride in elements, and the last stride by the batch count.
     """
     ex = name == "cublasGemmEx"
     ends = (10, 13, 17) if ex else (9, 11, 14)  # behind lda, ldb and ldc
-    made: list[Any] = list(arguments)
+    extended: list[Any] = list(arguments)
     for end, stride in reversed(list(zip(ends, STRIDES, strict=True))):
-        made.insert(end, ctypes.c_longlong(int(scalars[stride])))
-    made.insert(ends[-1] + len(STRIDES), ctypes.c_int(int(scalars["batch"])))
-    return ("cublasGemmStridedBatchedEx" if ex else f"{name.removesuffix('_v2')}StridedBatched"), tuple(made)
+        extended.insert(end, ctypes.c_longlong(int(scalars[stride])))
+    extended.insert(ends[-1] + len(STRIDES), ctypes.c_int(int(scalars["batch"])))
+    return ("cublasGemmStridedBatchedEx" if ex else f"{name.removesuffix('_v2')}StridedBatched"), tuple(extended)
 
 
 def _factor(real: type[Any], scalars: Mapping[str, Scalar], name: str) -> Any:  # noqa: ANN401 - a pointer
-    """Return a pointer to α or β: to one number, or where there is an imaginary part, to both."""
+    """Return a pointer to α or β: to one number, or to two if there is an imaginary part."""
     if real is ctypes.c_int32:
         return ctypes.pointer(real(int(scalars[name])))
     value, imaginary = float(scalars[name]), scalars.get(f"{name}_imag")
@@ -252,7 +262,7 @@ def _factor(real: type[Any], scalars: Mapping[str, Scalar], name: str) -> Any:  
 
 
 def cublas_baseline(cublas: BlasLibrary, launch: Enqueue, stream: int, synchronize: Callable[[], None]) -> Baseline:
-    """Make the baseline of the operator gemm, with the names of its kernels.
+    """Return the baseline of the operator gemm, with the names of its kernels.
 
     Args:
         cublas: The library.

@@ -1,8 +1,8 @@
-"""cuBLASLt as a baseline for products of floats of eight bits, which cuBLAS's own routines do not compute.
+"""The cuBLASLt baseline for FP8 GEMMs, which cuBLAS's own routines do not support.
 
 One call of cublasLtMatmul on the variant's buffers, with the algorithm that cuBLASLt's heuristic puts first, as its
-users take it, and the scales of A and B in device memory. Of layouts it has ``tn`` alone, and it multiplies no e5m2 by
-e5m2 (cuBLAS documentation, cublasLtMatmul). Sums are promoted to FP32 at times unless the problem's `precision` is
+users do, and the scales of A and B in device memory. It supports only the layout ``tn``, and not e5m2 times
+e5m2 (cuBLAS documentation, cublasLtMatmul). Partial sums are promoted to FP32 unless the problem's `precision` is
 `fast_accumulation`. Enumerators and structures were taken from public bindings of cublasLt.h that agree; with them,
 cuBLASLt 13.1 computed the products of reports/h200/hgemm_narrow, each checked against float64.
 """
@@ -50,7 +50,7 @@ class CublasLt:
     """A cuBLASLt handle and the stream that calls are queued on."""
 
     def __init__(self, stream: int, allocate: Callable[[int], Any]) -> None:
-        """Load the library that lies beside cuBLAS and create a handle.
+        """Load the library installed beside cuBLAS and create a handle.
 
         Args:
             stream: CUstream as an integer.
@@ -64,22 +64,22 @@ class CublasLt:
         beside = cublas.find_cublas()
         if isinstance(beside, str):
             raise BaselineMissingError(beside)
-        found = beside.with_name(beside.name.replace("libcublas", "libcublasLt"))
-        self._library = _loaded(found)
+        library_path = beside.with_name(beside.name.replace("libcublas", "libcublasLt"))
+        self._library = _loaded(library_path)
         self._handle = ctypes.c_void_p()
         self._call("cublasLtCreate", ctypes.byref(self._handle))
         self._stream = ctypes.c_void_p(stream)
         self._workspace = allocate(WORKSPACE_BYTES)
         version = self._library.cublasLtGetVersion
         version.restype = ctypes.c_size_t
-        self.description = f"{found.name} {version()} (…/{'/'.join(found.parent.parts[-3:])})"
+        self.description = f"{library_path.name} {version()} (…/{'/'.join(library_path.parent.parts[-3:])})"
 
     def use_stream(self, stream: int) -> None:
         """Queue further calls on this stream, a CUstream as an integer."""
         self._stream = ctypes.c_void_p(stream)
 
     def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
-        """Prepare a product of floats of eight bits.
+        """Prepare an FP8 GEMM.
 
         Args:
             problem: The problem of the operator gemm, for its types, layout and precision.
@@ -93,23 +93,25 @@ class CublasLt:
             BaselineMissingError: cuBLASLt does not compute this problem.
         """
         if "batch" in problem:
-            raise BaselineMissingError("the baseline cuBLASLt computes no batches")
-        of, to = str(problem["dtype"]), str(problem["out_dtype"])
-        if problem["layout"] != "tn" or of == "float8_e5m2":
-            raise BaselineMissingError(f"cuBLASLt has no product of {of} and {of} with layout {problem['layout']}")
+            raise BaselineMissingError("the baseline cuBLASLt does not support batches")
+        dtype, out_dtype = str(problem["dtype"]), str(problem["out_dtype"])
+        if problem["layout"] != "tn" or dtype == "float8_e5m2":
+            raise BaselineMissingError(
+                f"cuBLASLt does not support a GEMM of {dtype} and {dtype} with layout {problem['layout']}"
+            )
         scalars = {name: int(inputs.scalars[name]) for name in ("m", "n", "k", "lda", "ldb", "ldc")}
-        a = self._layout(of, scalars["k"], scalars["m"], scalars["lda"])
-        b = self._layout(of, scalars["k"], scalars["n"], scalars["ldb"])
-        c = self._layout(to, scalars["m"], scalars["n"], scalars["ldc"])
-        how = self._description(fast=problem.get("precision") == "fast_accumulation", pointers=pointers)
-        chosen = self._chosen(how, (a, b, c))
+        a = self._layout(dtype, scalars["k"], scalars["m"], scalars["lda"])
+        b = self._layout(dtype, scalars["k"], scalars["n"], scalars["ldb"])
+        c = self._layout(out_dtype, scalars["m"], scalars["n"], scalars["ldc"])
+        descriptor = self._description(fast=problem.get("precision") == "fast_accumulation", pointers=pointers)
+        chosen = self._chosen(descriptor, (a, b, c))
         alpha, beta = (ctypes.c_float(float(inputs.scalars[name])) for name in ("alpha", "beta"))
         matrices = {name: ctypes.c_void_p(pointers[name]) for name in "ABC"}
         workspace, routine = ctypes.c_void_p(int(self._workspace)), self._library.cublasLtMatmul
 
         def launch() -> None:
             status = routine(
-                self._handle, how, ctypes.byref(alpha), matrices["A"], a, matrices["B"], b, ctypes.byref(beta),
+                self._handle, descriptor, ctypes.byref(alpha), matrices["A"], a, matrices["B"], b, ctypes.byref(beta),
                 matrices["C"], c, matrices["C"], c, ctypes.byref(chosen.algorithm), workspace,
                 ctypes.c_size_t(WORKSPACE_BYTES), self._stream,
             )  # fmt: skip
@@ -118,47 +120,56 @@ class CublasLt:
         return launch
 
     def _layout(self, dtype: str, rows: int, columns: int, leading: int) -> ctypes.c_void_p:
-        """Describe a column-major matrix as it is stored."""
-        made = ctypes.c_void_p()
+        """Create the layout descriptor of a column-major matrix."""
+        layout = ctypes.c_void_p()
         shape = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(leading)
-        self._call("cublasLtMatrixLayoutCreate", ctypes.byref(made), ctypes.c_int(TYPES[dtype]), *shape)
-        return made
+        self._call("cublasLtMatrixLayoutCreate", ctypes.byref(layout), ctypes.c_int(TYPES[dtype]), *shape)
+        return layout
 
     def _description(self, *, fast: bool, pointers: Mapping[str, int]) -> ctypes.c_void_p:
-        made = ctypes.c_void_p()
+        descriptor = ctypes.c_void_p()
         types = ctypes.c_int(_COMPUTE_32F), ctypes.c_int(TYPES["float32"])
-        self._call("cublasLtMatmulDescCreate", ctypes.byref(made), *types)
-        wanted: tuple[tuple[int, Any], ...] = (
+        self._call("cublasLtMatmulDescCreate", ctypes.byref(descriptor), *types)
+        attributes: tuple[tuple[int, Any], ...] = (
             (_TRANSPOSED_A, ctypes.c_int32(1)),
             (_TRANSPOSED_B, ctypes.c_int32(0)),
             (_SCALE_A, ctypes.c_void_p(pointers["scale_a"])),
             (_SCALE_B, ctypes.c_void_p(pointers["scale_b"])),
             (_FAST_ACCUMULATION, ctypes.c_int8(fast)),
         )
-        for attribute, value in wanted:
-            self._set("cublasLtMatmulDescSetAttribute", made, attribute, value)
-        return made
+        for attribute, value in attributes:
+            self._set("cublasLtMatmulDescSetAttribute", descriptor, attribute, value)
+        return descriptor
 
-    def _chosen(self, how: ctypes.c_void_p, layouts: tuple[ctypes.c_void_p, ...]) -> HeuristicResult:
-        """Return what the heuristic puts first."""
-        preference, found, count = ctypes.c_void_p(), HeuristicResult(), ctypes.c_int()
+    def _chosen(self, descriptor: ctypes.c_void_p, layouts: tuple[ctypes.c_void_p, ...]) -> HeuristicResult:
+        """Return the heuristic's first algorithm."""
+        preference, heuristic, count = ctypes.c_void_p(), HeuristicResult(), ctypes.c_int()
         self._call("cublasLtMatmulPreferenceCreate", ctypes.byref(preference))
-        most = ctypes.c_uint64(WORKSPACE_BYTES)
-        self._set("cublasLtMatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, most)
+        workspace_limit = ctypes.c_uint64(WORKSPACE_BYTES)
+        self._set("cublasLtMatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, workspace_limit)
         a, b, c = layouts
         status = self._library.cublasLtMatmulAlgoGetHeuristic(
-            self._handle, how, a, b, c, c, preference, ctypes.c_int(1), ctypes.byref(found), ctypes.byref(count)
+            self._handle,
+            descriptor,
+            a,
+            b,
+            c,
+            c,
+            preference,
+            ctypes.c_int(1),
+            ctypes.byref(heuristic),
+            ctypes.byref(count),
         )
         self._library.cublasLtMatmulPreferenceDestroy(preference)
-        if status or count.value < 1 or found.state:
+        if status or count.value < 1 or heuristic.state:
             raise BaselineMissingError(
-                f"cuBLASLt has no algorithm for this product: {self._name(status or found.state)}"
+                f"cuBLASLt has no algorithm for this GEMM: {self._name(status or heuristic.state)}"
             )
-        return found
+        return heuristic
 
-    def _set(self, function: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:  # noqa: ANN401  any of C's
+    def _set(self, function: str, owner: ctypes.c_void_p, attribute: int, value: Any) -> None:  # noqa: ANN401  any of C's
         size = ctypes.c_size_t(ctypes.sizeof(value))
-        self._call(function, of, ctypes.c_int(attribute), ctypes.byref(value), size)
+        self._call(function, owner, ctypes.c_int(attribute), ctypes.byref(value), size)
 
     def _call(self, function: str, *arguments: Any) -> None:  # noqa: ANN401  any of C's
         self._check(function, getattr(self._library, function)(*arguments))
@@ -173,8 +184,8 @@ class CublasLt:
         return str((names(status) or b"unknown status").decode())
 
 
-def _loaded(found: Path) -> Any:  # noqa: ANN401  its functions are looked up by name
+def _loaded(path: Path) -> Any:  # noqa: ANN401  its functions are looked up by name
     try:
-        return ctypes.CDLL(str(found))
+        return ctypes.CDLL(str(path))
     except OSError as error:
-        raise BaselineMissingError(f"{found} cannot be loaded: {error}") from error
+        raise BaselineMissingError(f"{path} cannot be loaded: {error}") from error

@@ -15,7 +15,7 @@ NOTE: Final = "its result stays in PyTorch's memory; the time includes no copy t
 
 
 def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
-    """Compute ``torch.einsum(equation, A, B)`` without TF32, scaled and added to C as α and β ask.
+    """Compute ``torch.einsum(equation, A, B)`` without TF32, with α and β applied.
 
     Args:
         problem: The contraction.
@@ -34,7 +34,7 @@ def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], st
         return flat_tensor(torch, pointers[name], layout.elements, dtype).as_strided(layout.sizes, layout.strides)
 
     a, b, c = (tensor(name, layout) for name, layout in layouts(problem).items())
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
 
     def result() -> Any:  # noqa: ANN401 - a torch.Tensor
         if alpha == 0:
@@ -45,16 +45,16 @@ def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], st
         return product if alpha == 1 else alpha * product
 
     def launch() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             result()
 
     def check() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             c.copy_(result())
 
     try:
         launch()
     except RuntimeError as error:  # includes running out of memory
         raise BaselineMissingError(f"torch.einsum fails: {error}") from error
-    own.synchronize()
+    torch_stream.synchronize()
     return Baseline("torch", f"torch {torch.__version__}", "torch.einsum", NOTE, launch, check=check)

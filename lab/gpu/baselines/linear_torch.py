@@ -1,4 +1,4 @@
-"""PyTorch's linear layer with GELU as a baseline of a product with an epilogue, on the same buffers and stream."""
+"""PyTorch's linear layer with GELU as the baseline of a GEMM with an epilogue, on the same buffers and stream."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _TWICE: Final = (
 
 
 def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str, int], stream: int) -> Baseline:
-    """Compute what a user writes as ``gelu(linear(x, weight, bias))``, as fast as PyTorch does.
+    """Compute ``gelu(linear(x, weight, bias))`` with PyTorch's fastest operations.
 
-    A bias alone is part of `torch.addmm` (cuBLASLt adds it). So is a GELU by tanh of `torch._addmm_activation`, which
-    is cuBLASLt's epilogue, too, and the only way to it. For GELU by erf, PyTorch has a kernel of its own, which here
-    writes to C's memory.
+    `torch.addmm` fuses a bias alone (cuBLASLt adds it). `torch._addmm_activation` also fuses the tanh GELU, as
+    cuBLASLt's epilogue, and is the only way to call it. For the erf GELU, PyTorch launches a separate kernel, which
+    here writes to C's memory.
 
     C is the layer's output transposed, as `lab.operators.epilogues` explains: x is op(B) transposed, n x k, and the
     weight op(A) transposed, m x k, so that PyTorch's product reads and writes the buffers as they lie.
 
     Args:
-        problem: A product with an epilogue.
+        problem: A GEMM with an epilogue.
         inputs: Its arrays, for their lengths.
         pointers: Device addresses of A, B, C and bias.
         stream: CUstream as an integer.
@@ -42,13 +42,13 @@ def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str,
             compute the problem.
     """
     if problem.epilogue is None:
-        raise BaselineMissingError("the baseline torch computes products with an epilogue; cublas computes the others")
+        raise BaselineMissingError("the baseline torch computes GEMMs with an epilogue; cublas computes the others")
     if (problem.alpha, problem.beta) != (1, 0) or problem.out_dtype != problem.dtype:
         raise BaselineMissingError("a linear layer has alpha = 1, beta = 0 and a result of its operands' type")
     torch = torch_with_cuda()
 
     def transposed(name: str, *, stored: bool) -> Any:  # noqa: ANN401 - a torch.Tensor
-        """Return a matrix transposed; `stored` says that it is so already, column-major read as row-major."""
+        """Return a matrix transposed; `stored` means that it is so already, as column-major read row-major."""
         rows, columns, leading = problem.shapes[name]
         flat = flat_tensor(torch, pointers[name], len(inputs.arrays[name]), problem.dtypes[name])
         as_rows = flat.as_strided((columns, rows), (leading, 1))
@@ -58,11 +58,11 @@ def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str,
     weight = transposed("A", stored=problem.layout[0] == "n")  # k x m: the layer's weight transposed
     out = transposed("C", stored=True)
     bias = flat_tensor(torch, pointers["bias"], problem.m, problem.dtype)
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
     called = _CALLED[problem.epilogue]
 
     def launch() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             if problem.epilogue == "bias_gelu_tanh":
                 torch._addmm_activation(bias, x, weight, use_gelu=True, out=out)  # noqa: SLF001 - the only name it has
                 return
@@ -74,6 +74,6 @@ def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str,
         launch()
     except RuntimeError as error:  # includes running out of memory
         raise BaselineMissingError(f"{called} fails: {error}") from error
-    own.synchronize()
+    torch_stream.synchronize()
     twice = problem.epilogue == "bias_gelu"
     return Baseline("torch", f"torch {torch.__version__}", called, _TWICE if twice else "", launch, computes=not twice)

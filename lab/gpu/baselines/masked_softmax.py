@@ -1,4 +1,4 @@
-"""A masked softmax by PyTorch and Triton as baselines, on the same device buffers, context and stream."""
+"""Masked softmax baselines in PyTorch and Triton, on the same device buffers, context and stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
 from lab.operators.masked_softmax import MaskedSoftmaxProblem
 
 _HALF: Final = 0.5
-"""The mantissa of a power of two, as `math.frexp` has it."""
+"""Mantissa of a power of two, as `math.frexp` returns it."""
 
 _NOTES: Final = {
     "none": "two operations: the product and torch.softmax",
@@ -23,7 +23,7 @@ _NOTES: Final = {
 
 
 def masked_torch_baseline(problem: MaskedSoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
-    """Scale, mask and normalise by PyTorch's operations, as users write them.
+    """Scale, mask and normalise with PyTorch operations, as users write them.
 
     Args:
         problem: The masked softmax; its rows are whole matrices of queries.
@@ -39,24 +39,26 @@ def masked_torch_baseline(problem: MaskedSoftmaxProblem, pointers: Mapping[str, 
     if problem.dtype != "float32" and (problem.mask == "additive" or abs(math.frexp(problem.scale)[0]) != _HALF):
         raise BaselineMissingError(f"PyTorch would round scores to {problem.dtype}: only a power of two scales exactly")
     if m % queries:
-        raise BaselineMissingError(f"torch computes whole matrices of {queries} queries, and {m} rows are none")
+        raise BaselineMissingError(
+            f"the torch baseline needs whole matrices of {queries} queries, and {m} rows are not a multiple"
+        )
     shape = (m // queries, queries, n)
     x, y = (
         flat_tensor(torch, pointers[name], m * stride, problem.dtype).as_strided(shape, (queries * stride, stride, 1))
         for name, stride in (("X", problem.ldx), ("Y", problem.ldy))
     )
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
     operations = _operations(torch, problem, pointers)
 
     def launch() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             torch.softmax(operations(x), -1, out=y)
 
     try:
         launch()
     except (RuntimeError, TypeError) as error:
         raise BaselineMissingError(f"torch's operations fail: {error}") from error
-    own.synchronize()
+    torch_stream.synchronize()
     return Baseline("torch", f"torch {torch.__version__}", "torch.softmax", _NOTES[problem.mask], launch)
 
 
@@ -77,7 +79,7 @@ def _operations(torch: ModuleType, problem: MaskedSoftmaxProblem, pointers: Mapp
 def masked_triton_baseline(
     problem: MaskedSoftmaxProblem, pointers: Mapping[str, int], stream: int, timed: Callable[[Enqueue], float]
 ) -> Baseline:
-    """Compute it in one fused kernel in Triton, a row in registers, with the fastest of a few numbers of warps.
+    """Compute the masked softmax in one fused Triton kernel, a row in registers, with the fastest warp count.
 
     Args:
         problem: The masked softmax.
@@ -92,7 +94,7 @@ def masked_triton_baseline(
     kernels = _triton_kernels()
     m, n, queries = problem.m, problem.n, problem.queries
     if n > WHOLE_ROW:
-        raise BaselineMissingError(f"the Triton kernel keeps rows of at most {WHOLE_ROW} columns, not {n}")
+        raise BaselineMissingError(f"the Triton kernel supports rows of at most {WHOLE_ROW} columns, not {n}")
     x, y = (
         flat_tensor(torch, pointers[name], m * stride, problem.dtype)
         for name, stride in (("X", problem.ldx), ("Y", problem.ldy))

@@ -1,4 +1,4 @@
-"""A masked softmax in Triton. Imported where Triton is installed: its compiler reads the function's own source."""
+"""Masked softmax in Triton, imported only with Triton, whose compiler reads the function's source."""
 
 # ruff: noqa: ANN001, ANN201, N803, PLR0917 - Triton's compiler reads this function: its types, its names
 # mypy: ignore-errors
@@ -10,17 +10,17 @@ import triton.language as tl
 def masked_row(
     X, M, Y, n, queries, scale, ldx, ldm, ldy, CAUSAL: tl.constexpr, ADDED: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """One row a program, in registers; a causal row loads only what it may see. Without ADDED, M is not read."""
+    """Compute one row per program, in registers; causal rows load only visible columns. M is read only if ADDED."""
     row = tl.program_id(0).to(tl.int64)
     query = row % queries
     columns = tl.arange(0, BLOCK)
     inside = columns < n
-    seen = inside
+    visible = inside
     if CAUSAL:
-        seen = columns < n - queries + query + 1
-    x = tl.load(X + row * ldx + columns, mask=seen, other=0.0).to(tl.float32) * scale
+        visible = columns < n - queries + query + 1
+    x = tl.load(X + row * ldx + columns, mask=visible, other=0.0).to(tl.float32) * scale
     if ADDED:
         x += tl.load(M + query * ldm + columns, mask=inside, other=0.0).to(tl.float32)
-    x = tl.where(seen, x, -float("inf"))
+    x = tl.where(visible, x, -float("inf"))
     e = tl.exp(x - tl.max(x, axis=0))
     tl.store(Y + row * ldy + columns, (e / tl.sum(e, axis=0)).to(Y.dtype.element_ty), mask=inside)

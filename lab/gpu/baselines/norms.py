@@ -1,4 +1,4 @@
-"""PyTorch's layer norm and RMS norm, and fused ones in Triton, as baselines on the same buffers, context and stream."""
+"""Layer norm and RMS norm baselines in PyTorch and Triton, on the same buffers, context and stream."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def norm_baseline(name: str, problem: NormProblem, pointers: Mapping[str, int], 
         raise BaselineMissingError(f"torch {torch.__version__} has no torch.nn.functional.{name}")
     n = problem.n
     x, weights, y = _tensors(torch, problem, pointers)
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
 
     def launch() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             compute(x, (n,), *weights, eps=problem.epsilon)
 
     def check() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             y.copy_(compute(x, (n,), *weights, eps=problem.epsilon))
 
     try:
         launch()
     except (RuntimeError, TypeError) as error:
         raise BaselineMissingError(f"torch.nn.functional.{name} fails: {error}") from error
-    own.synchronize()
+    torch_stream.synchronize()
     return Baseline("torch", f"torch {torch.__version__}", f"torch.nn.functional.{name}", NOTE, launch, check=check)
 
 
@@ -57,7 +57,7 @@ def triton_norm_baseline(
     stream: int,
     timed: Callable[[Enqueue], float],
 ) -> Baseline:
-    """Compute a layer norm or RMS norm in Triton, a row in registers, with the fastest of a few numbers of warps.
+    """Compute a layer norm or RMS norm in Triton, a row in registers, with the fastest warp count.
 
     Args:
         name: ``layer_norm`` or ``rms_norm``.
@@ -72,7 +72,7 @@ def triton_norm_baseline(
     torch = module("torch")
     kernels = _triton_kernels()
     if problem.n > WHOLE_ROW:
-        raise BaselineMissingError(f"the Triton kernel keeps rows of at most {WHOLE_ROW} columns, not {problem.n}")
+        raise BaselineMissingError(f"the Triton kernel supports rows of at most {WHOLE_ROW} columns, not {problem.n}")
     x, weights, y = _tensors(torch, problem, pointers)
     arguments = (x, *weights, y, problem.n, problem.ldx, problem.ldy, problem.epsilon)
     kernel, constants = getattr(kernels, f"{name}_row"), {"BLOCK": block_of(problem.n)}

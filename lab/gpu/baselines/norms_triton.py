@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm in Triton. Imported where Triton is installed, whose compiler reads their source."""
+"""Layer norm and RMS norm in Triton, imported only with Triton, whose compiler reads their source."""
 
 # ruff: noqa: ANN001, ANN201, N803, PLR0917 - Triton's compiler reads these functions: its types, its names
 # mypy: ignore-errors
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def layer_norm_row(X, W, B, Y, n, ldx, ldy, epsilon, BLOCK: tl.constexpr):
-    """One row a program, in registers; the variance is that of the differences from the mean."""
+    """Normalise one row per program, in registers; the variance is that of the differences from the mean."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < n
@@ -22,7 +22,7 @@ def layer_norm_row(X, W, B, Y, n, ldx, ldy, epsilon, BLOCK: tl.constexpr):
 
 @triton.jit
 def rms_norm_row(X, W, Y, n, ldx, ldy, epsilon, BLOCK: tl.constexpr):
-    """One row a program, in registers."""
+    """Normalise one row per program, in registers."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < n

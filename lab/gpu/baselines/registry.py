@@ -1,4 +1,4 @@
-"""The baselines by name: the only place that says which function makes which baseline.
+"""The registry of baselines: which function makes which baseline.
 
 `lab.measured.baselines` holds the names. To add a baseline, add its name there, and a maker for each of its operators
 here.
@@ -35,12 +35,12 @@ from lab.operators.softmax import SoftmaxProblem
 
 @dataclass(frozen=True, slots=True)
 class BaselineSite:
-    """What a baseline is made on.
+    """The inputs, stream and GPU that a baseline is made for.
 
     Attributes:
         inputs: The loaded inputs.
         pointers: Device address of every array, by name.
-        stream: The stream that everything is queued on.
+        stream: The stream for all work.
         arch: Architecture of the GPU.
         timed: Times a launch with L2 flushed before it, in milliseconds.
         cublas: Returns cuBLAS on that stream, or raises BaselineMissingError.
@@ -55,7 +55,7 @@ class BaselineSite:
 
 
 Maker = Callable[[Mapping[str, Scalar], BaselineSite], Baseline]
-"""From a problem and a site to a baseline."""
+"""A function from a problem and a site to a baseline."""
 
 
 def make(name: str, operator: str, problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
@@ -65,7 +65,7 @@ def make(name: str, operator: str, problem: Mapping[str, Scalar], site: Baseline
         name: One of `lab.measured.baselines.BASELINES`.
         operator: Name of the operator: ``gemm``.
         problem: The operator's problem, complete.
-        site: What to make it on.
+        site: The site to make it for.
 
     Raises:
         BaselineMissingError: It does not exist, does not compute the operator, or is not available here.
@@ -126,13 +126,13 @@ def _rms_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
 
 
 def _triton_layer_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
-    known = NormProblem.restored(problem)
-    return triton_norm_baseline("layer_norm", known, site.pointers, site.stream.handle, site.timed)
+    norm = NormProblem.restored(problem)
+    return triton_norm_baseline("layer_norm", norm, site.pointers, site.stream.handle, site.timed)
 
 
 def _triton_rms_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
-    known = NormProblem.restored(problem)
-    return triton_norm_baseline("rms_norm", known, site.pointers, site.stream.handle, site.timed)
+    norm = NormProblem.restored(problem)
+    return triton_norm_baseline("rms_norm", norm, site.pointers, site.stream.handle, site.timed)
 
 
 def _torch_masked(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
@@ -140,8 +140,8 @@ def _torch_masked(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline
 
 
 def _triton_masked(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
-    known = MaskedSoftmaxProblem.restored(problem)
-    return masked_triton_baseline(known, site.pointers, site.stream.handle, site.timed)
+    masked_softmax = MaskedSoftmaxProblem.restored(problem)
+    return masked_triton_baseline(masked_softmax, site.pointers, site.stream.handle, site.timed)
 
 
 def _triton_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
@@ -149,7 +149,7 @@ def _triton_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseli
 
 
 ANY: Final = "*"
-"""Stands for every operator."""
+"""Placeholder for every operator."""
 
 MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
     {
@@ -170,4 +170,4 @@ MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
         (TRITON, "masked_softmax"): _triton_masked,
     }
 )
-"""Name and operator to the function that makes the baseline."""
+"""The function that makes each baseline, by name and operator."""

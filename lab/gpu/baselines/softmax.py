@@ -1,4 +1,4 @@
-"""PyTorch's softmax and a fused one in Triton as baselines, on the same device buffers, context and stream."""
+"""Softmax baselines in PyTorch and Triton, on the same device buffers, context and stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.measured.baselines import TORCH_JIT, unfused_softmax_elements
 from lab.operators.softmax import SoftmaxProblem
 
 _BLOCK: Final = 8192
-"""Columns that the Triton kernel handles at a time in rows that it cannot keep in registers."""
+"""Columns per iteration of the Triton kernel for rows that are too long for registers."""
 
 
 def _tensor(torch: ModuleType, address: int, problem: SoftmaxProblem, stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
@@ -35,22 +35,22 @@ def torch_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
     """
     torch = torch_with_cuda()
     x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
 
     def launch() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             torch.softmax(x, -1, out=y)
 
     try:
         launch()
     except (RuntimeError, TypeError) as error:
         raise BaselineMissingError(f"torch.softmax fails: {error}") from error
-    own.synchronize()
+    torch_stream.synchronize()
     return Baseline("torch", f"torch {torch.__version__}", "torch.softmax", "", launch)
 
 
 def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
-    """Compute a float32 softmax by five of PyTorch's operations: maximum, difference, exponential, sum, quotient.
+    """Compute a float32 softmax with five PyTorch operations: maximum, difference, exponential, sum, quotient.
 
     Args:
         problem: The softmax.
@@ -65,10 +65,10 @@ def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
     if problem.dtype != "float32":
         raise BaselineMissingError(f"the baseline torch-naive computes float32, not {problem.dtype}")
     x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
 
     def launch() -> None:
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(torch_stream):
             powers = torch.exp(torch.sub(x, torch.amax(x, 1, keepdim=True)))
             torch.div(powers, torch.sum(powers, 1, keepdim=True), out=y)
 
@@ -76,15 +76,15 @@ def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
         launch()
     except (RuntimeError, TypeError) as error:
         raise BaselineMissingError(f"torch's operations fail: {error}") from error
-    own.synchronize()
-    moved = 4 * unfused_softmax_elements(problem.m, problem.n)
+    torch_stream.synchronize()
+    bytes_moved = 4 * unfused_softmax_elements(problem.m, problem.n)
     return Baseline(
-        "torch-naive", f"torch {torch.__version__}", "", f"five operations, which move {moved} bytes", launch
+        "torch-naive", f"torch {torch.__version__}", "", f"five operations, which move {bytes_moved} bytes", launch
     )
 
 
 def compiled_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int, name: str) -> Baseline:
-    """Compute a float32 softmax by the operations of `naive_baseline`, compiled by PyTorch.
+    """Compute a float32 softmax with the operations of `naive_baseline`, compiled by PyTorch.
 
     Args:
         problem: The softmax.
@@ -99,24 +99,24 @@ def compiled_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stre
     if problem.dtype != "float32":
         raise BaselineMissingError(f"the baseline {name} computes float32, not {problem.dtype}")
     x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
-    own = torch.cuda.ExternalStream(stream)
+    torch_stream = torch.cuda.ExternalStream(stream)
     function = _torch_functions().softmax_into
     try:
         if name == TORCH_JIT:
-            made = torch.jit.script(function)
+            compiled = torch.jit.script(function)
         else:
             torch.compiler.reset()  # it gives up compiling a function for more than a few shapes
-            made = torch.compile(function, fullgraph=True, dynamic=False)
+            compiled = torch.compile(function, fullgraph=True, dynamic=False)
 
         def launch() -> None:
-            with torch.cuda.stream(own):
-                made(x, y)
+            with torch.cuda.stream(torch_stream):
+                compiled(x, y)
 
         for _ in range(_WARM_UP):  # TorchScript watches the first executions before it fuses
             launch()
     except Exception as error:  # whatever its compilers raise, the sweep goes on without it
         raise BaselineMissingError(f"{name} fails: {type(error).__name__}: {error}") from error
-    own.synchronize()
+    torch_stream.synchronize()
     by = "torch.jit.script" if name == TORCH_JIT else "torch.compile"
     return Baseline(name, f"torch {torch.__version__}", by, "the operations of torch-naive, compiled", launch)
 
@@ -149,13 +149,13 @@ def triton_baseline(
     x, y = (
         _tensor(torch, pointers[name], problem, stride) for name, stride in (("X", problem.ldx), ("Y", problem.ldy))
     )
-    whole = problem.n <= WHOLE_ROW
+    fits_registers = problem.n <= WHOLE_ROW
     launch = RowLaunch(
-        kernels.whole_row if whole else kernels.two_passes,
+        kernels.whole_row if fits_registers else kernels.two_passes,
         problem.m,
         (x, y, problem.n, problem.ldx, problem.ldy),
-        {"BLOCK": block_of(problem.n) if whole else _BLOCK},
-        "whole row in registers" if whole else "row read twice",
+        {"BLOCK": block_of(problem.n) if fits_registers else _BLOCK},
+        "whole row in registers" if fits_registers else "row read twice",
     )
     return fastest(launch, stream, timed)
 

@@ -1,4 +1,4 @@
-"""Softmax as PyTorch's operations. Imported where PyTorch is installed: its compilers read the function's source."""
+"""Softmax from PyTorch operations, imported only with PyTorch, whose compilers read the function's source."""
 
 # ruff: noqa: ANN001, ANN201 - TorchScript takes arguments without annotations for tensors
 # mypy: ignore-errors

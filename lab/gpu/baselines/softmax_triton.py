@@ -1,4 +1,4 @@
-"""Softmax in Triton. Imported where Triton is installed: its compiler reads the functions' own source."""
+"""Softmax in Triton, imported only with Triton, whose compiler reads the functions' source."""
 
 # ruff: noqa: ANN001, ANN201, N803, PLR0917 - Triton's compiler reads these functions: its types, its names
 # mypy: ignore-errors
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def whole_row(X, Y, n, ldx, ldy, BLOCK: tl.constexpr):
-    """One row a program, in registers."""
+    """Compute one row per program, in registers."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     x = tl.load(X + row * ldx + columns, mask=columns < n, other=-float("inf")).to(tl.float32)
@@ -18,7 +18,7 @@ def whole_row(X, Y, n, ldx, ldy, BLOCK: tl.constexpr):
 
 @triton.jit
 def two_passes(X, Y, n, ldx, ldy, BLOCK: tl.constexpr):
-    """One row a program, BLOCK columns at a time: once for maximum and sum, once more for the quotients."""
+    """Compute one row per program in two passes of BLOCK columns: maximum and sum, then the quotients."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     largest = tl.full([BLOCK], -float("inf"), tl.float32)

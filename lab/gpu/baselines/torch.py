@@ -46,7 +46,7 @@ def torch_with_cuda() -> ModuleType:
 
 @dataclass(frozen=True)
 class _DeviceArray:
-    """A buffer as other libraries see it: NumPy's array interface for device memory (CUDA array interface, v3)."""
+    """A device buffer with the CUDA array interface (v3), which other libraries read."""
 
     __cuda_array_interface__: dict[str, object]
 

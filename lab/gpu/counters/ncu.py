@@ -1,4 +1,4 @@
-"""Running Nsight Compute: its command, its CSV and its refusals. The card's settings are not changed."""
+"""Run Nsight Compute: its command line, CSV output and errors. The card's settings are not changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN_LINES: Final = 3
 
 
 class ProfilerError(LabError):
-    """Nsight Compute is missing, refuses, or prints nothing that can be read; the message says what to do."""
+    """Nsight Compute is missing, fails, or prints unreadable output; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def version(ncu: Path | str) -> str:
         ProfilerError: It cannot be started.
     """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(ncu), "--version"], capture_output=True, text=True, check=False, timeout=60, env=environment()
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProfilerError(f"{ncu} cannot be started: {error}") from error
-    found = re.search(r"Version (\S+)", done.stdout)
-    return found[1] if found else ""
+    match = re.search(r"Version (\S+)", completed.stdout)
+    return match[1] if match else ""
 
 
 def collect(
@@ -122,46 +122,46 @@ def collect(
 
     Args:
         ncu: The profiler.
-        metrics: Their full names: ``dram__bytes_read.sum``.
+        metrics: Full metric names: ``dram__bytes_read.sum``.
         target: The program and its arguments.
         flush: Flush all caches before each pass of each launch. Otherwise the first pass of a launch finds them as the
             program left them, and later passes as the launch itself left them.
         kernels: Entry points to profile; all if empty.
-        timeout: Seconds after which the profiler and the program are killed; None waits for ever.
+        timeout: Seconds after which the profiler and the program are killed; None waits forever.
 
     Raises:
         ProfilerError: The profiler is missing, refuses, times out, or profiles nothing.
     """
     unknown: list[str] = []
     while True:
-        asked = [metric for metric in metrics if metric not in unknown]
+        requested = [metric for metric in metrics if metric not in unknown]
         command = [str(ncu), "--clock-control", "none", "--cache-control", "all" if flush else "none"]
-        command += ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(asked)]
+        command += ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(requested)]
         if kernels:
             command += ["--kernel-name", f"regex:^({'|'.join(map(re.escape, dict.fromkeys(kernels)))})$"]
-        code, said = _run([*command, *target], timeout)
-        rows = read_csv(said, asked)
+        code, output = _run([*command, *target], timeout)
+        rows = read_csv(output, requested)
         if rows:  # counters remain valid if the program fails after its launches
-            silent = [metric for metric in asked if not any(metric in row.values for row in rows)]
-            passes = max((int(count) for count in _PASSES.findall(said)), default=0)
+            silent = [metric for metric in requested if not any(metric in row.values for row in rows)]
+            passes = max((int(count) for count in _PASSES.findall(output)), default=0)
             return Collected(rows, (*unknown, *silent), passes)
-        if "ERR_NVGPUCTRPERM" in said:
+        if "ERR_NVGPUCTRPERM" in output:
             raise ProfilerError(NO_PERMISSION)
-        refused = _refused(said, asked)
-        if not refused or len(refused) == len(asked):
-            raise ProfilerError(f"Nsight Compute profiled nothing: {_essence(said) or f'exit code {code}'}")
+        refused = _refused(output, requested)
+        if not refused or len(refused) == len(requested):
+            raise ProfilerError(f"Nsight Compute profiled nothing: {_essence(output) or f'exit code {code}'}")
         unknown += refused
 
 
-def _refused(said: str, asked: Sequence[str]) -> list[str]:
-    """Return the metrics that the profiler's complaints name."""
-    words = {word.rstrip(".") for word in re.findall(r"[\w.]+", " ".join(_COMPLAINT.findall(said)))}
-    return [metric for metric in asked if metric in words or metric.partition(".")[0] in words]
+def _refused(output: str, requested: Sequence[str]) -> list[str]:
+    """Return the metrics that the profiler's errors and warnings name."""
+    words = {word.rstrip(".") for word in re.findall(r"[\w.]+", " ".join(_COMPLAINT.findall(output)))}
+    return [metric for metric in requested if metric in words or metric.partition(".")[0] in words]
 
 
-def _essence(said: str) -> str:
-    """Return the profiler's complaints, or its last lines, on one line."""
-    lines = _COMPLAINT.findall(said) or said.strip().splitlines()[-_SHOWN_LINES:]
+def _essence(output: str) -> str:
+    """Return the profiler's errors and warnings, or its last lines, on one line."""
+    lines = _COMPLAINT.findall(output) or output.strip().splitlines()[-_SHOWN_LINES:]
     return " ".join(" ".join(lines[:_SHOWN_LINES]).split())
 
 
@@ -180,14 +180,14 @@ def _run(command: Sequence[str], timeout: float | None) -> tuple[int, str]:
     except OSError as error:
         raise ProfilerError(f"{command[0]} cannot be started: {error.strerror}; {INSTALL}") from error
     try:
-        said, _ = interrupts.wait(process.communicate, timeout=timeout)
+        output, _ = interrupts.wait(process.communicate, timeout=timeout)
     except subprocess.TimeoutExpired as error:
         _kill(process)
         raise ProfilerError(f"Nsight Compute did not finish within {timeout:.0f} s") from error
     except BaseException:  # Ctrl-C: the group is in a session of its own and would go on
         _kill(process)
         raise
-    return process.returncode, said
+    return process.returncode, output
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

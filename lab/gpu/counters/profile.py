@@ -35,7 +35,7 @@ TRAFFIC: Final = {
 pass is enough."""
 
 _USE: Final = {"tensor": "pipe_tensor_cycles_active"}
-"""What counts the use of a pipe whose instructions take many cycles; those of other pipes are counted themselves."""
+"""Metrics for pipes whose instructions take many cycles; for other pipes, instructions are counted."""
 
 EXECUTION: Final = {
     "l2_read_sectors": "lts__t_sectors_op_read.sum",
@@ -52,16 +52,16 @@ EXECUTION: Final = {
     },
     **{f"stalls.{state}": f"smsp__average_warps_issue_stalled_{state}_per_issue_active.ratio" for state in STALLS},
 }
-"""The other fields and their metrics; in a field that is a mapping, the key follows a dot."""
+"""The other fields and their metrics; keys of mapping fields follow a dot."""
 
 CHUNK: Final = 16
-"""Variants that one process launches: starting it takes seconds, and its results are kept when it ends."""
+"""Variants per profiled process, whose start takes seconds and whose results are kept when it ends."""
 
 _START_S: Final = 120.0
 """Seconds that a process may take to start."""
 
 _VARIANT_S: Final = 60.0
-"""Seconds that it may take for each variant: inputs, upload, and some dozen replays."""
+"""Seconds allowed per variant: inputs, upload, and some dozen replays."""
 
 NOT_FLUSHED: Final = (
     "DRAM traffic was counted without emptying L2 between launches, but the profiler may empty it (on an H200 it did), "
@@ -80,8 +80,8 @@ class ProfileOrder:
     Attributes:
         job: The variant.
         cache: State of L2 in which it was timed: `cold` or `warm`.
-        visible: ``CUDA_VISIBLE_DEVICES`` of the program that launches it; empty leaves that as it is. Orders that are
-            given together have the same.
+        visible: ``CUDA_VISIBLE_DEVICES`` of the program that launches it; empty keeps the current value. Orders
+            that are passed together have the same value.
     """
 
     job: Job
@@ -90,7 +90,7 @@ class ProfileOrder:
 
     @property
     def simple(self) -> bool:
-        """Whether it is a single launch from a cold L2, a state that the profiler can restore before each pass."""
+        """True for a single launch from a cold L2, a state that the profiler can restore before each pass."""
         return len(self.job.launches.steps) == 1 and self.cache == COLD
 
 
@@ -127,23 +127,23 @@ def profiles(
         now: The host's clock, in seconds.
 
     Yields:
-        The results of each chunk as soon as it is finished. If the profiler does not work at all, one note and no more.
+        The results of each chunk as soon as it is finished. If the profiler does not work at all, a single note.
     """
-    found = profiler or locate.tool("ncu")
-    if found is None:
+    command = profiler or locate.tool("ncu")
+    if command is None:
         yield Counted({}, (f"No hardware counters were read: Nsight Compute was not found; {ncu.INSTALL}.",))
         return
     deadline = now() + seconds
     ordered = sorted(orders, key=lambda order: str(order.job.data_key))  # stable; inputs are made once a problem
     for first in range(0, len(ordered), chunk):
         if first and now() > deadline:
-            left = len(ordered) - first
+            remaining = len(ordered) - first
             yield Counted(
-                {}, (f"The counters of {left} variants were not read: the limit of {seconds:.0f} s had passed.",)
+                {}, (f"The counters of {remaining} variants were not read: the limit of {seconds:.0f} s had passed.",)
             )
             return
         try:
-            yield _chunk(ordered[first : first + chunk], _Profiler(found, tuple(target)))
+            yield _chunk(ordered[first : first + chunk], _Profiler(command, tuple(target)))
         except ncu.ProfilerError as error:
             yield Counted({}, (f"No {'further ' if first else ''}hardware counters were read: {error}.",))
             return
@@ -166,33 +166,39 @@ class _Found:
 
 def _chunk(orders: Sequence[ProfileOrder], profiler: _Profiler) -> Counted:
     name = f"Nsight Compute {ncu.version(profiler.command)}".strip()
-    simple, others = [o for o in orders if o.simple], [o for o in orders if not o.simple]
-    wanted = [(simple, {**TRAFFIC, **EXECUTION}, True), (others, TRAFFIC, False), (others, EXECUTION, False)]
-    parts, failures, remarks = [], [], [NOT_FLUSHED]
-    for some, fields, flush in wanted:
-        if not some:
+    simple, complex_orders = [o for o in orders if o.simple], [o for o in orders if not o.simple]
+    runs = [
+        (simple, {**TRAFFIC, **EXECUTION}, True),
+        (complex_orders, TRAFFIC, False),
+        (complex_orders, EXECUTION, False),
+    ]
+    results, failures, remarks = [], [], [NOT_FLUSHED]
+    for group, fields, flush in runs:
+        if not group:
             continue
         try:
-            part = _profile(some, fields, profiler, flush=flush)
+            result = _profile(group, fields, profiler, flush=flush)
         except ncu.ProfilerError as error:
             failures.append(error)
             continue
-        parts.append(part)
-        if fields is TRAFFIC and part.passes > 1:
+        results.append(result)
+        if fields is TRAFFIC and result.passes > 1:
             remarks.append(REPLAYED)
-    if not parts:
+    if not results:
         raise failures[0]
-    made = {}
+    by_variant = {}
     for order in orders:
-        halves = [part.launches[order.job.variant] for part in parts if order.job.variant in part.launches]
+        halves = [result.launches[order.job.variant] for result in results if order.job.variant in result.launches]
         if halves:
-            each = [dict(pair for half in halves for pair in half[place].items()) for place in range(len(halves[0]))]
-            steps = zip(order.job.launches.steps, each, strict=True)
+            fields_by_launch = [
+                dict(pair for half in halves for pair in half[place].items()) for place in range(len(halves[0]))
+            ]
+            steps = zip(order.job.launches.steps, fields_by_launch, strict=True)
             launches = tuple(counters(step.entry, values) for step, values in steps)
-            made[order.job.variant] = Profile(name, order.cache, launches, () if order.simple else tuple(remarks))
-    notes = [note for part in parts for note in part.notes]
+            by_variant[order.job.variant] = Profile(name, order.cache, launches, () if order.simple else tuple(remarks))
+    notes = [note for result in results for note in result.notes]
     notes += [f"Some hardware counters were not read: {error}." for error in failures]
-    return Counted(made, tuple(dict.fromkeys(notes)))
+    return Counted(by_variant, tuple(dict.fromkeys(notes)))
 
 
 def counters(kernel: str, values: Mapping[str, float]) -> LaunchCounters:
@@ -202,24 +208,24 @@ def counters(kernel: str, values: Mapping[str, float]) -> LaunchCounters:
         kernel: Its entry point.
         values: Values by field (`TRAFFIC`, `EXECUTION`); shares in per cent.
     """
-    made: dict[str, float] = {}
+    figures: dict[str, float] = {}
     keyed: dict[str, dict[str, float]] = {"pipes": {}, "stalls": {}}
     for field, value in values.items():
-        part, _, key = field.partition(".")
+        group, _, key = field.partition(".")
         metric = EXECUTION.get(field, "")
         value = value / 100 if "pct_of_peak" in metric else value  # noqa: PLW2901 - the same figure as a share
         if key:
-            keyed[part][key] = value
+            keyed[group][key] = value
         else:
-            made[field] = value
-    return LaunchCounters(kernel, **made, pipes=keyed["pipes"], stalls=keyed["stalls"])
+            figures[field] = value
+    return LaunchCounters(kernel, **figures, pipes=keyed["pipes"], stalls=keyed["stalls"])
 
 
 def _profile(orders: Sequence[ProfileOrder], fields: Mapping[str, str], profiler: _Profiler, *, flush: bool) -> _Found:
     with tempfile.TemporaryDirectory(prefix="lab-profile-") as folder:
         file, log = Path(folder) / "orders.pickle", Path(folder) / "launched.jsonl"
         file.write_bytes(pickle.dumps([(order.job, order.cache) for order in orders]))
-        found = ncu.collect(
+        collected = ncu.collect(
             profiler.command,
             list(fields.values()),
             [*profiler.target, str(file), str(log), *filter(None, [orders[0].visible])],
@@ -227,26 +233,26 @@ def _profile(orders: Sequence[ProfileOrder], fields: Mapping[str, str], profiler
             kernels=[step.entry for order in orders for step in order.job.launches.steps],
             timeout=_START_S + _VARIANT_S * len(orders),
         )
-        said = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    notes = [f"Nsight Compute does not know the metric {metric}." for metric in found.unknown]
-    notes += [f"{line['variant']} was not profiled: {line['error']}." for line in said if line["error"]]
+        log_lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    notes = [f"Nsight Compute does not know the metric {metric}." for metric in collected.unknown]
+    notes += [f"{line['variant']} was not profiled: {line['error']}." for line in log_lines if line["error"]]
     names = {metric: field for field, metric in fields.items()}
-    launches = matched(orders, said, found.rows)
+    launches = matched(orders, log_lines, collected.rows)
     values = {
         variant: tuple({names[metric]: value for metric, value in row.values.items()} for row in rows)
         for variant, rows in launches.items()
     }
-    return _Found(values, found.passes, tuple(notes))
+    return _Found(values, collected.passes, tuple(notes))
 
 
 def matched(
-    orders: Iterable[ProfileOrder], said: Sequence[Mapping[str, object]], rows: Sequence[ncu.MetricRow]
+    orders: Iterable[ProfileOrder], log_lines: Sequence[Mapping[str, object]], rows: Sequence[ncu.MetricRow]
 ) -> dict[str, tuple[ncu.MetricRow, ...]]:
     """Assign rows to variants: the profiler lists launches in order, and the program logs the variant of each.
 
     Args:
         orders: The variants that were to be launched.
-        said: The program's lines: `variant` and `times`, the number of times its sequence was launched.
+        log_lines: The program's lines: `variant` and `times`, the number of times its sequence was launched.
         rows: The profiled launches.
 
     Returns:
@@ -256,18 +262,18 @@ def matched(
         ProfilerError: Rows and lines do not agree.
     """
     entries = {order.job.variant: [step.entry for step in order.job.launches.steps] for order in orders}
-    found: dict[str, tuple[ncu.MetricRow, ...]] = {}
-    place = 0
-    for line in said:
+    by_variant: dict[str, tuple[ncu.MetricRow, ...]] = {}
+    position = 0
+    for line in log_lines:
         variant, times = str(line["variant"]), int(str(line["times"]))
         sequence = entries[variant]
         for _ in range(times):
-            mine = tuple(rows[place : place + len(sequence)])
-            place += len(mine)
-            if [row.kernel.partition("(")[0] for row in mine] != sequence:
+            sequence_rows = tuple(rows[position : position + len(sequence)])
+            position += len(sequence_rows)
+            if [row.kernel.partition("(")[0] for row in sequence_rows] != sequence:
                 raise ncu.ProfilerError(f"Nsight Compute saw other launches than the program made for {variant}")
-            found[variant] = mine
-    if place != len(rows):
-        why = "".join(f"; {line['variant']}: {line['error']}" for line in said if line.get("error"))
-        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program made {place}{why}")
-    return found
+            by_variant[variant] = sequence_rows
+    if position != len(rows):
+        errors = "".join(f"; {line['variant']}: {line['error']}" for line in log_lines if line.get("error"))
+        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program made {position}{errors}")
+    return by_variant

@@ -1,4 +1,4 @@
-"""The program that the profiler watches: load each variant, launch its sequence, and log it.
+"""The profiled program: load each variant, launch its sequence, and log it.
 
 ``python -m lab.gpu.counters.profiled ORDERS LOG [CARD]``. ORDERS holds pickled pairs of a job and the state of L2; LOG
 gets a line of JSON for each: the variant, the number of times its sequence was launched, and an error if it failed.
@@ -21,19 +21,19 @@ from lab.gpu.timing.cache import WARM, Flush
 
 
 def policy_for(cache: str) -> Policy:
-    """Return how to launch a variant from a cold or a warm L2.
+    """Return the launch policy for a cold or a warm L2.
 
-    From a warm L2 the sequence is launched twice, and the second one counts: it finds what the first one left.
+    For a warm L2 the sequence is launched twice and the second one counts, since it finds the first one's data in L2.
     """
     times = 2 if cache == WARM else 1
     return Policy(check=False, measure=False, baseline=None, launches=times, flush=Flush.of(cache))
 
 
 def main(arguments: list[str], factory: Callable[..., Backend] = cuda_backend) -> None:
-    """Launch every variant of a file, in order; a CUDA error ends the program, since it may have cost the context.
+    """Launch every variant of a file, in order; a CUDA error ends the program, since the context may be lost.
 
     Args:
-        arguments: The files ORDERS and LOG, and what ``CUDA_VISIBLE_DEVICES`` is to be, if not what it is.
+        arguments: The files ORDERS and LOG, and optionally a value of ``CUDA_VISIBLE_DEVICES``.
         factory: Opens the device.
     """
     orders, log, card = Path(arguments[0]), Path(arguments[1]), arguments[2:]
@@ -46,12 +46,12 @@ def main(arguments: list[str], factory: Callable[..., Backend] = cuda_backend) -
             policy = policy_for(cache)
             answer = runner.answer(job, policy)
             failure = answer.result.failure
-            said = {
+            outcome = {
                 "variant": job.variant,
                 "times": 0 if failure else policy.launches,
                 "error": failure.reason if failure else "",
             }
-            lines.write(json.dumps(said) + "\n")
+            lines.write(json.dumps(outcome) + "\n")
             lines.flush()
             if not answer.usable:
                 break
@@ -59,7 +59,7 @@ def main(arguments: list[str], factory: Callable[..., Backend] = cuda_backend) -
 
 
 def _ignored(progress: object) -> None:
-    """Drop signs of life: the parent watches only the profiler."""
+    """Discard heartbeats, since the parent watches only the profiler."""
     del progress
 
 

@@ -1,1 +1,1 @@
-"""The GPU as the worker process uses it: buffers, launches, timers, comparison of outputs."""
+"""GPU access in the worker process: buffers, launches, timers, comparison of outputs."""

@@ -1,4 +1,4 @@
-"""Kernel arguments: from names and C types to the packed values of a launch."""
+"""Kernel arguments: resolve names and C types to the packed values of a launch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCALAR_TYPES: Final = (
     "float32",
     "float64",
 )
-"""Types of scalar arguments, by NumPy's names."""
+"""Types of scalar arguments, by their NumPy names."""
 
 _CODES: Final = {"bool": "B", "float16": "H"}
 """`struct` codes that differ from NumPy's own characters: a half is passed as its 16-bit pattern."""
@@ -41,9 +41,9 @@ def element_types(inputs: Inputs, workspace: Mapping[str, str]) -> dict[str, str
     return {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
 
 
-def holds(stored: str, wanted: str) -> bool:
-    """Whether an array of element type `stored` holds elements of type `wanted`; bfloat16 is stored as its bits."""
-    return stored in (wanted, STORED_AS.get(wanted))
+def holds(stored: str, element: str) -> bool:
+    """Return whether an array of type `stored` holds elements of type `element`; bfloat16 is stored as its bits."""
+    return stored in (element, STORED_AS.get(element))
 
 
 def marshal(
@@ -67,21 +67,20 @@ def marshal(
             express.
 
     Returns:
-        A format in the notation of `struct` with native alignment, which all other kernel parameters have, and one
-        number for each field.
+        A `struct` format with native alignment, which all other kernel parameters have, and one number per field.
 
     Raises:
-        RefusedError: A name or type is unknown, the type cannot hold the value, a pointer is to another type, or the
-            offsets do not fit the arguments.
+        RefusedError: A name or type is unknown, the type cannot represent the value, a pointer has another type, or
+            the offsets do not match the arguments.
     """
     arguments = tuple(arguments)
     if offsets is not None and len(offsets) != len(arguments):
         raise RefusedError(f"the kernel has {len(offsets)} parameters, the launch has {len(arguments)} arguments")
     codes, values = "", list[int | float]()
     elements = element_types(inputs, workspace)
-    for place, (name, c_type) in enumerate(arguments):
+    for position, (name, c_type) in enumerate(arguments):
         if offsets is not None:
-            codes += _padding(name, place, offsets[place] - struct.calcsize(codes))
+            codes += _padding(name, position, offsets[position] - struct.calcsize(codes))
         if c_type == NULL:
             codes, values = codes + "P", [*values, 0]
             continue
@@ -100,14 +99,14 @@ def marshal(
             )
             codes += code
             values.append(value)
-        if is_structure(c_type):  # it begins at its parameter's offset, and ends at a multiple of its widest member
+        if is_structure(c_type):  # pad its end to a multiple of its widest member
             codes += "x" * (-struct.calcsize(codes) % max(bytes_of(kind) for _, kind in members))
     return codes, tuple(values)
 
 
-def _padding(name: str, place: int, gap: int) -> str:
+def _padding(name: str, position: int, gap: int) -> str:
     if gap < 0:
-        raise RefusedError(f"argument {name}: parameter {place} of the kernel begins {-gap} bytes earlier")
+        raise RefusedError(f"argument {name}: parameter {position} of the kernel begins {-gap} bytes earlier")
     return "x" * gap
 
 
@@ -124,13 +123,13 @@ def _scalar(name: str, c_type: str, scalars: Mapping[str, Scalar]) -> tuple[str,
     if c_type not in SCALAR_TYPES:
         raise RefusedError(
             f"argument {name}: unknown type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}, "
-            "and these with * for arrays"
+            "or one of these with * for an array"
         )
     if name not in scalars:
         raise RefusedError(f"argument {name}: the operator has no such scalar; it has {', '.join(scalars)}")
     value = scalars[name]
     if isinstance(value, str):
-        raise RefusedError(f"argument {name}: {value!r} is text, the kernel takes {c_type}")
+        raise RefusedError(f"argument {name}: {value!r} is text; the kernel expects {c_type}")
     dtype = np.dtype(c_type)
     if dtype.kind in "iub":
         return _CODES.get(c_type, dtype.char), _integer(name, value, dtype)

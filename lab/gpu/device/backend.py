@@ -1,4 +1,4 @@
-"""The seam between the worker's loop and the GPU: what timing and checking need of a device.
+"""The interface between the worker's loop and the GPU: the operations that timing and checking need.
 
 `lab.gpu.device.cuda` implements it with PyCUDA; tests drive the same loop with a backend that has no GPU.
 """
@@ -19,11 +19,11 @@ from lab.operators.base import Expected, Inputs
 from lab.templates.launches import Launches
 
 Enqueue = Callable[[], None]
-"""Queues one computation, a launch or a sequence of launches, on the backend's stream and returns at once."""
+"""A function that queues a launch or a sequence of launches on the backend's stream and returns at once."""
 
 
 def in_turn(queues: Sequence[Enqueue]) -> Enqueue:
-    """Return one computation that queues several, in order."""
+    """Combine several queued computations into one, in order."""
     if len(queues) == 1:
         return queues[0]
 
@@ -51,7 +51,7 @@ class BatchTiming:
     """The time of one batch.
 
     Attributes:
-        ms: Device time for each launch, in milliseconds.
+        ms: Device time per launch, in milliseconds.
         enqueue_ms: Host time to queue one launch, in milliseconds.
         starved: The device reached the first event before the host had queued the last launch, so `ms` may include
             host time.
@@ -72,11 +72,11 @@ class Baseline:
         name: ``cublas``.
         library: File, version and folder.
         kernel: Names of the kernels that it launches; empty if they could not be read.
-        note: What a reader must know about it; may be empty.
+        note: Remark for the reader; may be empty.
         launch: Queues one call.
-        computes: It computes what the operator does, so its output can be checked. False for a plain copy.
+        computes: Whether it computes the operator's result, so that its output can be checked; False for a plain copy.
         ptx: PTX of its kernel if it is known, else empty.
-        check: Queues one call that leaves its result in the operator's outputs, if `launch` leaves it elsewhere.
+        check: Queues one call that writes its result to the operator's outputs, if `launch` writes it elsewhere.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Baseline:
 
 
 class Field(Protocol):
-    """Buffers for products of many sizes, with inputs and a reference that the device makes itself."""
+    """Buffers for GEMMs of many sizes, with inputs and a reference generated on the device."""
 
     def kernel(self, name: str, cubin: bytes, launches: Launches, problem: Mapping[str, Scalar]) -> Enqueue:
         """Resolve a kernel's launches at one size; its cubin is loaded once.
@@ -114,7 +114,7 @@ class Field(Protocol):
 
         Returns:
             The largest |C - expected| divided by the norms of the row of A and the column of B that made the element;
-            infinity if C holds NaN or something was written beyond its end.
+            infinity if C holds NaN or was written out of bounds.
         """
 
 
@@ -122,7 +122,7 @@ class Backend(Protocol):
     """One GPU, one context, one stream.
 
     Attributes:
-        errors: Exceptions that its methods, and the launches that it makes, raise if the device reports an error.
+        errors: Exceptions that its methods and launches raise if the device reports an error.
     """
 
     errors: tuple[type[Exception], ...]
@@ -131,22 +131,22 @@ class Backend(Protocol):
         """Describe the GPU."""
 
     def load(self, inputs: Inputs) -> None:
-        """Make room for these arrays and keep a pristine copy of each; buffers of the same size are reused."""
+        """Allocate buffers for these arrays and keep a pristine copy of each; buffers of the same size are reused."""
 
     def upload(self) -> None:
-        """Restore every array on the device: outputs hold again what they hold before a launch."""
+        """Restore every array on the device, outputs included, to its state before a launch."""
 
     def renew_outputs(self) -> None:
-        """Restore the outputs alone; those of `Inputs.required` are filled with another poison than `upload` leaves.
+        """Restore only the outputs; those in `Inputs.required` get a different poison than `upload` uses.
 
-        Other arrays, the workspace and variables of the kernel's module stay as launches have left them.
+        Other arrays, the workspace and module variables keep what launches wrote to them.
         """
 
     def refresh(self) -> None:
-        """Renew from the host what stays on the device for several jobs: copies of arrays, expected values."""
+        """Copy the data shared by several jobs from the host again: pristine arrays and expected values."""
 
     def kernel(self, cubin: bytes, launches: Launches) -> Enqueue:
-        """Load a cubin, resolve the arguments, and make the workspace, which `upload` poisons.
+        """Load a cubin, resolve the arguments, and allocate the workspace, which `upload` poisons.
 
         Raises:
             RefusedError: The launch would be refused: too many threads, too much shared memory, a bad argument.
@@ -160,7 +160,7 @@ class Backend(Protocol):
         """
 
     def outputs(self) -> dict[str, NDArray[np.generic]]:
-        """Copy the outputs to the host: arrays of the shapes and dtypes of the inputs' own."""
+        """Copy the outputs to the host, in the shapes and dtypes of the loaded arrays."""
 
     def largest_error(self, expected: Mapping[str, Expected]) -> float | None:
         """Compare on the device: the largest |output - values| / scale over all outputs.
@@ -173,32 +173,32 @@ class Backend(Protocol):
         """
 
     def overrun(self) -> str:
-        """Describe a buffer that was written beyond its ends since the upload; empty if there is none."""
+        """Describe a buffer written out of bounds since the upload; empty if there is none."""
 
     def written_input(self) -> str:
-        """Describe an array that is not an output and has changed since the upload; empty if there is none."""
+        """Describe a non-output array that has changed since the upload; empty if there is none."""
 
     def unwritten(self, *, again: bool = False) -> Mapping[str, NDArray[np.bool_]]:
-        """Mark elements that hold what they held before the launch, in outputs of `Inputs.required` that have such.
+        """Mark the elements of required outputs that still hold their value from before the launch.
 
-        An element that was written may hold that by chance. One that was not holds it after two launches, before which
-        it held different things.
+        A written element may hold that value by chance. An unwritten one still holds it after two launches that started
+        from different values.
 
         Args:
             again: The launch came after `renew_outputs`, not after `upload`.
 
         Returns:
-            By name, one mark for each element, shape (elements,).
+            By output name, one mark per element, shape (elements,).
         """
 
     def run(self, launches: tuple[Enqueue, ...]) -> None:
-        """Queue these, untimed, and wait for them."""
+        """Run these launches, untimed, and wait for them."""
 
     def evict(self) -> None:
         """Queue reads of more than twice the L2 cache, so that its contents are written back and replaced."""
 
     def calibrate(self) -> None:
-        """Measure what `time` needs to know about the device at its present clocks."""
+        """Measure the device properties that `time` needs, at the current clocks."""
 
     def time(self, launch: Enqueue, *, batch: int, lead_ms: float, rewarm: bool) -> BatchTiming:
         """Time `batch` launches between two events.
@@ -208,14 +208,14 @@ class Backend(Protocol):
         of the result.
 
         Args:
-            launch: What to time.
+            launch: The launch to time.
             batch: Launches between the events.
-            lead_ms: Least device time of the memsets, in milliseconds.
+            lead_ms: Minimum device time of the memsets, in milliseconds.
             rewarm: Queue one more launch, untimed, between the memsets and the first event.
         """
 
     def field(self, dtype: str, elements: tuple[int, int, int], workspace_bytes: int, seed: int) -> Field:
-        """Make the buffers for a survey of products (`lab.gpu.timing.survey`).
+        """Allocate the buffers for a GEMM survey (`lab.gpu.timing.survey`).
 
         Args:
             dtype: Element type.

@@ -1,4 +1,4 @@
-"""The operator's arrays and the variant's workspace on the device; guards on both sides of each detect stray writes."""
+"""Device buffers for the operator's arrays and the variant's workspace, with guards that detect stray writes."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ from lab.operators.base import Inputs
 from lab.templates.launches import Workspace
 
 GUARD_BYTES: Final = 4096
-"""Size of a guard, one before and one behind every buffer."""
+"""Size of a guard; every buffer has one before and one after it."""
 
 LARGE_PAGE: Final = 2 << 20
-"""Alignment that the driver gives large allocations. The data of large arrays keeps it, since it may matter for their
-speed."""
+"""Alignment of the driver's large allocations; large arrays keep it, since it may affect their speed."""
 
 POISON: Final = 0xFF
 """Byte that workspaces are filled with; two, four or eight of them read as NaN."""
 
 _POISONS: Final = (0xFF, 0x5A)
-"""Bytes that outputs are filled with before a second launch: the first one that is not what they held before the first
-launch."""
+"""Poison bytes for outputs before a second launch; the first that differs from the original fill is used."""
 
 _CHUNK: Final = 64 << 20
-"""Bytes that are downloaded at a time where the device cannot compare."""
+"""Bytes per download if the device cannot compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class GuardedBuffer:
     Attributes:
         allocation: Device memory for the data and its guards.
         bytes: Size of the data.
-        item: Size of an element.
+        item: Size of an element in bytes.
     """
 
     allocation: cuda.DeviceAllocation
@@ -59,7 +57,7 @@ class GuardedBuffer:
 
     @property
     def guards(self) -> tuple[int, int]:
-        """Device addresses of the guards before and behind the data."""
+        """Device addresses of the guards before and after the data."""
         return self.address - GUARD_BYTES, self.address + self.bytes
 
 
@@ -67,11 +65,11 @@ class DeviceBuffers:
     """The buffers of one problem, on one stream."""
 
     def __init__(self, stream: cuda.Stream, compare: Callable[[], Untouched | None] = lambda: None) -> None:
-        """Start without buffers.
+        """Create an empty set of buffers.
 
         Args:
             stream: The stream that copies and memsets are queued on.
-            compare: Returns what compares memory on the device; None where the host does.
+            compare: Returns the device comparer, or None if the host compares.
         """
         self._stream, self._compare = stream, compare
         self._arrays: dict[str, GuardedBuffer] = {}
@@ -96,17 +94,17 @@ class DeviceBuffers:
         return {name: buffer.address for name, buffer in self._all()}
 
     def load(self, inputs: Inputs) -> None:
-        """Make room for these arrays; buffers of the same name and size are reused."""
+        """Allocate buffers for these arrays; buffers of the same name and size are reused."""
         self._pristine = {}
-        wanted = {name: (array.nbytes, array.itemsize) for name, array in inputs.arrays.items()}
-        kept = {
+        sizes = {name: (array.nbytes, array.itemsize) for name, array in inputs.arrays.items()}
+        reused = {
             name: replace(self._arrays[name], item=item)
-            for name, (size, item) in wanted.items()
+            for name, (size, item) in sizes.items()
             if name in self._arrays and self._arrays[name].bytes == size
         }
-        self._arrays = kept  # the others are freed here, before anything new is allocated
-        for name, (size, item) in wanted.items():
-            if name not in kept:
+        self._arrays = reused  # the others are freed here, before anything new is allocated
+        for name, (size, item) in sizes.items():
+            if name not in reused:
                 self._arrays[name] = _allocated(size, item)
         self._inputs = inputs
         self.refresh()
@@ -131,9 +129,9 @@ class DeviceBuffers:
         cuda.Context.synchronize()
 
     def renew_outputs(self) -> None:
-        """Restore the outputs alone; those that must be written are filled with another poison than `upload` leaves.
+        """Restore only the outputs; required ones are filled with a different poison than `upload` uses.
 
-        Everything else stays as launches have left it: other arrays, the workspace, variables of the module.
+        Other arrays, the workspace and module variables keep what launches wrote to them.
         """
         for name in self.inputs.outputs:
             buffer = self._arrays[name]
@@ -143,34 +141,34 @@ class DeviceBuffers:
                 self._restore(name)
         cuda.Context.synchronize()
 
-    def make_workspace(self, wanted: Iterable[Workspace]) -> None:
+    def make_workspace(self, workspace: Iterable[Workspace]) -> None:
         """Replace the workspace of the last variant.
 
         Raises:
             RefusedError: It does not fit.
         """
-        self._workspace = {}  # the last variant's is freed before anything new is allocated
-        buffers = tuple(wanted)
+        self._workspace = {}  # frees the last variant's workspace first
+        buffers = tuple(workspace)
         try:
-            self._workspace = {one.name: _allocated(one.bytes, ELEMENT_BYTES[one.dtype]) for one in buffers}
+            self._workspace = {buffer.name: _allocated(buffer.bytes, ELEMENT_BYTES[buffer.dtype]) for buffer in buffers}
         except cuda.MemoryError as error:
-            needed = sum(buffer.bytes for buffer in buffers)
+            total_bytes = sum(buffer.bytes for buffer in buffers)
             free, _ = cuda.mem_get_info()
-            raise RefusedError(f"{needed} bytes of workspace do not fit; {free} bytes are free") from error
+            raise RefusedError(f"{total_bytes} bytes of workspace do not fit; {free} bytes are free") from error
 
     def outputs(self) -> dict[str, NDArray[np.generic]]:
-        """Copy the outputs to the host: arrays of the shapes and dtypes of the inputs' own."""
+        """Copy the outputs to the host, in the shapes and dtypes of the loaded arrays."""
         return {name: self._downloaded(name) for name in self.inputs.outputs}
 
     def overrun(self) -> str:
         """Describe the first buffer whose guards have changed since the upload; empty if there is none."""
         for name, buffer in self._all():
-            found = np.empty(GUARD_BYTES, np.uint8)
-            for at, pattern, words in zip(
+            guard = np.empty(GUARD_BYTES, np.uint8)
+            for guard_address, pattern, words in zip(
                 buffer.guards, guard_patterns(name), ("before its start", "beyond its end"), strict=True
             ):
-                cuda.memcpy_dtoh(found, at)
-                changed = np.flatnonzero(found != pattern) + (at - buffer.address)
+                cuda.memcpy_dtoh(guard, guard_address)
+                changed = np.flatnonzero(guard != pattern) + (guard_address - buffer.address)
                 if len(changed):  # whole elements: some of their bytes may be the guard's by chance
                     first, last = (int(place) // buffer.item * buffer.item for place in changed[[0, -1]])
                     count = last + buffer.item - first
@@ -179,7 +177,7 @@ class DeviceBuffers:
         return ""
 
     def written_input(self) -> str:
-        """Describe the first array that is not an output and differs from what was uploaded; empty if there is none."""
+        """Describe the first non-output array that differs from its upload; empty if there is none."""
         for name, array in self.inputs.arrays.items():
             if name not in self.inputs.outputs and array.size:
                 place = self._first_difference(name)
@@ -188,15 +186,15 @@ class DeviceBuffers:
         return ""
 
     def unwritten(self, *, again: bool = False) -> dict[str, NDArray[np.bool_]]:
-        """Mark elements that hold what they held before the launch, in outputs that must be written.
+        """Mark the elements of required outputs that still hold their value from before the launch.
 
         Args:
             again: The launch came after `renew_outputs`, not after `upload`.
 
         Returns:
-            One mark for each element of an output that has such elements; shape (elements,).
+            For each output with such elements, one mark per element; shape (elements,).
         """
-        found = {}
+        marks_by_output = {}
         for name in self.inputs.required:
             array = self.inputs.arrays[name]
             if not array.size or (not again and not self._may_be_unwritten(name)):
@@ -204,8 +202,8 @@ class DeviceBuffers:
             poison = np.full(array.itemsize, self._other_poison(name), np.uint8) if again else array
             marks = (_words(self._downloaded(name), array.itemsize) == _words(poison, array.itemsize)).all(axis=1)
             if marks.any():
-                found[name] = marks
-        return found
+                marks_by_output[name] = marks
+        return marks_by_output
 
     def free(self) -> None:
         """Free all device memory and forget the inputs."""
@@ -228,7 +226,7 @@ class DeviceBuffers:
         return host
 
     def _first_difference(self, name: str) -> int | None:
-        """Return the first byte of an array that differs from what was uploaded; None if there is none."""
+        """Return the first byte at which an array differs from its upload; None if there is none."""
         buffer, compare = self._arrays[name], self._compare()
         if compare is not None and name in self._pristine:
             return compare.first_difference(buffer.address, int(self._pristine[name]), buffer.bytes)
@@ -253,16 +251,16 @@ class DeviceBuffers:
         return compare.has_equal(self._arrays[name].address, int(self._pristine[name]), array.size, array.itemsize)
 
     def _other_poison(self, name: str) -> int:
-        held = set(_bytes(self.inputs.arrays[name][:1]).tolist())
-        return next(byte for byte in _POISONS if held != {byte})
+        original_bytes = set(_bytes(self.inputs.arrays[name][:1]).tolist())
+        return next(byte for byte in _POISONS if original_bytes != {byte})
 
 
 @lru_cache(maxsize=256)
 def guard_patterns(name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return what the guards before and behind an array are filled with.
+    """Return the fill patterns of the guards before and after an array.
 
-    Every two, four or eight bytes read as NaN. The patterns of no two arrays are equal, so that a copy beyond the ends
-    of both is seen.
+    Every two, four or eight bytes read as NaN. Each array has its own patterns, so that a copy
+    from one guard to another is detected.
     """
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     words = rng.integers(0xFFF1, 0xFFFF, (2, GUARD_BYTES // 2), np.uint16)
@@ -271,7 +269,7 @@ def guard_patterns(name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 
 def _lead(size: int) -> int:
-    """Return the bytes of an allocation before its data, of which the last are the guard."""
+    """Return the bytes of an allocation before its data; the last of them are the guard."""
     return LARGE_PAGE if size >= LARGE_PAGE else GUARD_BYTES
 
 
@@ -284,6 +282,6 @@ def _bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:
 
 
 def _words(array: NDArray[np.generic], item: int) -> NDArray[np.unsignedinteger]:
-    """Return an array's bits, shape (elements, words of an element), in the widest words that there are."""
+    """Return an array's bits in the widest words possible, shape (elements, words per element)."""
     width = math.gcd(item, 8)
     return _bytes(array).view(f"u{width}").reshape(-1, item // width)

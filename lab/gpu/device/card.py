@@ -1,6 +1,6 @@
 """Clocks, power and temperature of a card, read through NVML (nvidia-ml-py). Settings are never changed.
 
-NVML is optional: if it is absent or refuses a question, the answer is None.
+NVML is optional: if it is absent or a query fails, the result is None.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DRIVER_VERSION: Final = Path("/sys/module/nvidia/version")
 
 def throttle_reasons(bits: int) -> tuple[str, ...]:
     """Return the names of the reasons set in NVML's bit mask; unknown bits as one hexadecimal number."""
-    known = [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
-    rest = bits & ~(_IDLE | sum(THROTTLE_REASONS))
-    return (*known, hex(rest)) if rest else tuple(known)
+    names = [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
+    unknown = bits & ~(_IDLE | sum(THROTTLE_REASONS))
+    return (*names, hex(unknown)) if unknown else tuple(names)
 
 
 class CardSensors:
@@ -55,7 +55,7 @@ class CardSensors:
             self._handle = None
 
     def sm_clock(self) -> int | None:
-        """Read the present SM clock, in MHz."""
+        """Read the current SM clock, in MHz."""
         return self._ask("nvmlDeviceGetClockInfo", self._constant("NVML_CLOCK_SM"))
 
     def max_sm_clock(self) -> int | None:
@@ -72,7 +72,7 @@ class CardSensors:
         return _DRIVER_VERSION.read_text().strip() if _DRIVER_VERSION.is_file() else ""
 
     def state(self) -> CardState:
-        """Read everything that a record carries."""
+        """Read the card state that a record stores."""
         power = self._ask("nvmlDeviceGetPowerUsage")
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # drivers before 535 have it under its old name
@@ -87,7 +87,7 @@ class CardSensors:
         )
 
     def neighbours(self) -> int | None:
-        """Count the processes that compute on the card, less one: this one, whose id may differ in NVML's eyes."""
+        """Count the other compute processes on the card; NVML may list this one under another process id."""
         if (
             self._nvml is None
             or self._handle is None

@@ -1,7 +1,7 @@
-"""Comparing outputs on the device: the largest error of millions of elements without a download.
+"""Compare outputs on the device: the largest error of millions of elements, without a download.
 
-The result is that of the operator's own comparison in NumPy, whose steps are repeated in float64. If it is beyond the
-tolerance, the operator compares again on the host and says which element is wrong.
+The kernels repeat the operator's own NumPy comparison in float64. If the error exceeds the tolerance, the operator
+compares again on the host and reports which element is wrong.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from lab.toolchain.own import compiled
 
 _THREADS: Final = 256
 _BLOCKS: Final = 2048
-"""Enough of both to fill any GPU; each thread takes every 524288th element."""
+"""Launch size that fills any GPU; each thread takes every 524288th element."""
 
 _KERNELS: Final = {name: f"compare_{name}" for name in ("float16", "float32", "float64", "int32")} | {
     STORED_AS["bfloat16"]: "compare_bfloat16"
 }
-"""The kernel for each type of a host array, whose meaning `lab.operators.base.Operator.elementwise` states."""
+"""The kernel for each host array type; `lab.operators.base.Operator.elementwise` defines the comparison."""
 
 LargestError = Callable[[Mapping[str, int]], float]
-"""From the outputs' device addresses to the largest error."""
+"""A function from the outputs' device addresses to the largest error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _ExpectedOnDevice:
 
 
 class Comparer:
-    """Compares on one GPU; its kernels are compiled once."""
+    """Comparison kernels for one GPU, compiled once."""
 
     def __init__(self, arch: str) -> None:
         """Compile and load the kernels.
@@ -61,7 +61,7 @@ class Comparer:
         """Copy expected values to the device.
 
         Args:
-            expected: For every output, one float64 element for each of its buffer, in the buffer's order.
+            expected: For every output, one float64 value per element of its buffer, in the buffer's order.
             outputs: The outputs, for their element types and sizes.
 
         Returns:
@@ -97,10 +97,10 @@ class Comparer:
 
 
 class DeviceComparison:
-    """Compares outputs with expected values, which stay on the device until they are forgotten."""
+    """A comparison of outputs with expected values, which are kept on the device until forgotten."""
 
     def __init__(self, arch: str) -> None:
-        """Compare on a GPU of this architecture; nothing is compiled yet."""
+        """Store the GPU's architecture; nothing is compiled yet."""
         self._arch = arch
         self._comparer: Comparer | None = None
         self._expected: Mapping[str, Expected] | None = None
@@ -135,7 +135,7 @@ class DeviceComparison:
 
 
 def comparer(arch: str) -> Comparer | None:
-    """Return a comparer, or None if its kernels cannot be made: outputs are then compared on the host."""
+    """Return a comparer, or None if its kernels cannot be compiled, so that outputs are compared on the host."""
     try:
         return Comparer(arch)
     except (LabError, cuda.Error):

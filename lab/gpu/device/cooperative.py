@@ -1,6 +1,6 @@
-"""Cooperative launches, which PyCUDA lacks: modules and functions through NVIDIA's own bindings.
+"""Cooperative launches, which PyCUDA lacks, through NVIDIA's own bindings.
 
-They offer what `lab.gpu.device.launching` uses of PyCUDA's modules and functions, in the context that is current.
+The classes implement the part of PyCUDA's interface that `lab.gpu.device.launching` uses, in the current context.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lab.toolchain.cubin.image import parameter_offsets
 
 
 class BoundModule:
-    """A loaded cubin, unloaded once nobody holds it."""
+    """A loaded cubin, unloaded when the last reference to it is gone."""
 
     def __init__(self, cubin: bytes) -> None:
         """Load a cubin into the current context.
@@ -54,7 +54,7 @@ class BoundFunction:
     """A kernel of a `BoundModule`."""
 
     def __init__(self, driver: ModuleType, function: object, offsets: tuple[int, ...]) -> None:
-        """Wrap a function of the driver's.
+        """Wrap a driver function handle.
 
         Args:
             driver: The bindings.
@@ -73,7 +73,7 @@ class BoundFunction:
         _ask(self._driver.cuFuncSetAttribute, self._function, self._attribute(attribute), value)
 
     def resident_blocks(self, threads: int, dynamic_shared_bytes: int) -> int:
-        """Return how many blocks the GPU holds at once.
+        """Return the maximum number of resident blocks on the GPU.
 
         Args:
             threads: Threads of a block.
@@ -86,11 +86,11 @@ class BoundFunction:
         return int(_ask(occupancy, self._function, threads, dynamic_shared_bytes)) * int(multiprocessors)
 
     def prepare(self, codes: str) -> None:
-        """Take the format of the arguments, in the notation of `struct`."""
+        """Set the argument format, in the notation of `struct`."""
         self._codes = codes
 
     def prepare_cooperative(self, codes: str) -> None:
-        """Take the format of the arguments; launches are cooperative from now on."""
+        """Set the argument format and make later launches cooperative."""
         self._codes, self._cooperative = codes, True
 
     def prepared_async_call(
@@ -103,14 +103,14 @@ class BoundFunction:
     ) -> None:
         """Queue a launch; see PyCUDA's function of this name."""
         packed = struct.pack(self._codes, *values)
-        held = ctypes.create_string_buffer(packed, max(1, len(packed)))
-        at = ctypes.addressof(held)
-        addresses = (ctypes.c_void_p * max(1, len(self._offsets)))(*(at + offset for offset in self._offsets))
-        given = (self._function, *grid, *block, shared_size, int(stream.handle), ctypes.addressof(addresses))
+        buffer = ctypes.create_string_buffer(packed, max(1, len(packed)))
+        base_address = ctypes.addressof(buffer)
+        addresses = (ctypes.c_void_p * max(1, len(self._offsets)))(*(base_address + offset for offset in self._offsets))
+        launch_arguments = (self._function, *grid, *block, shared_size, int(stream.handle), ctypes.addressof(addresses))
         if self._cooperative:
-            _ask(self._driver.cuLaunchCooperativeKernel, *given)
+            _ask(self._driver.cuLaunchCooperativeKernel, *launch_arguments)
         else:
-            _ask(self._driver.cuLaunchKernel, *given, 0)
+            _ask(self._driver.cuLaunchKernel, *launch_arguments, 0)
 
     def _attribute(self, number: int) -> Any:  # noqa: ANN401 - an enumeration of the bindings
         return self._driver.CUfunction_attribute(int(number))

@@ -33,7 +33,7 @@ class CudaBackend:
     errors: tuple[type[Exception], ...] = (cuda.Error, DeviceError)
 
     def __init__(self) -> None:
-        """Take the first visible GPU.
+        """Open the first visible GPU.
 
         Raises:
             RuntimeError: There is none.
@@ -58,12 +58,12 @@ class CudaBackend:
         return self._description
 
     def load(self, inputs: Inputs) -> None:
-        """Make room for these arrays, with a copy that stays as it is; buffers of the same size are reused."""
+        """Allocate buffers for these arrays and keep a pristine copy; buffers of the same size are reused."""
         self._comparison.forget()
         self._buffers.load(inputs)
 
     def refresh(self) -> None:
-        """Copy the arrays again; expected values follow when they are next needed."""
+        """Copy the arrays again; expected values are copied when next needed."""
         self._comparison.forget()
         self._buffers.refresh()
 
@@ -72,11 +72,11 @@ class CudaBackend:
         self._buffers.upload()
 
     def renew_outputs(self) -> None:
-        """Restore the outputs alone, as before a launch."""
+        """Restore only the outputs to their state before a launch."""
         self._buffers.renew_outputs()
 
     def kernel(self, cubin: bytes, launches: Launches) -> Enqueue:
-        """Make the workspace, load the cubin, and resolve launches that this GPU can do."""
+        """Allocate the workspace, load the cubin, and resolve the launches."""
         self._buffers.make_workspace(launches.workspace)
         module = cuda.module_from_buffer(cubin)
         return self._launcher.sequence(module, cubin, launches, self._buffers.inputs, self._buffers.pointers)
@@ -103,7 +103,7 @@ class CudaBackend:
         return self._cublas
 
     def field(self, dtype: str, elements: tuple[int, int, int], workspace_bytes: int, seed: int) -> CudaField:
-        """Make the buffers for a survey; those of the last job are freed first."""
+        """Allocate the buffers for a survey; those of the last job are freed first."""
         self._comparison.forget()
         self._buffers.free()
         return CudaField(
@@ -126,19 +126,19 @@ class CudaBackend:
         return self._comparison.largest_error(expected, self._buffers.inputs, self._buffers.pointers)
 
     def overrun(self) -> str:
-        """Compare the guards with what `upload` put there."""
+        """Compare the guards with the patterns that `upload` wrote."""
         return self._buffers.overrun()
 
     def written_input(self) -> str:
-        """Compare the arrays that are not outputs with what `upload` put there."""
+        """Compare the non-output arrays with what `upload` wrote."""
         return self._buffers.written_input()
 
     def unwritten(self, *, again: bool = False) -> Mapping[str, NDArray[np.bool_]]:
-        """Mark elements of required outputs that hold what they held before the launch."""
+        """Mark the elements of required outputs that still hold their value from before the launch."""
         return self._buffers.unwritten(again=again)
 
     def run(self, launches: tuple[Enqueue, ...]) -> None:
-        """Queue these and wait for them."""
+        """Run these launches and wait for them."""
         for launch in launches:
             launch()
         self._stream.synchronize()
@@ -164,7 +164,7 @@ class CudaBackend:
         return self._card.state()
 
     def close(self) -> None:
-        """Take the context off the stack; PyCUDA complains at exit about a context that is left there."""
+        """Pop the context; PyCUDA complains at exit about a context left on its stack."""
         if self._open:
             self._open = False
             self._buffers.free()

@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, read through the driver API and NVML without creating a context."""
+"""Describe this machine's GPUs through the driver API and NVML, without creating a context."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from lab.gpu.device.driver import call, driver_api
 from lab.measured.timing import GpuDescription
 
 DEFAULT_ARCH: Final = "sm_90"
-"""What is built for where neither the user nor this machine names an architecture."""
+"""Target architecture if neither the user nor this machine determines one."""
 
 INSTALL: Final = "pip install pycuda nvidia-ml-py"
-"""Command that installs what measuring needs."""
+"""Command that installs the packages for measuring."""
 
 
 def probe() -> GpuDescription | str:
     """Look for a GPU to measure on. Takes well under a second and creates no context.
 
     Returns:
-        The GPU, or one sentence that says why there is none to use.
+        The GPU, or one sentence that says why none can be used.
     """
     try:
         description = describe_device(0)
@@ -37,12 +37,12 @@ def probe() -> GpuDescription | str:
 
 
 def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> str:
-    """Return an architecture by its name; `native` is the GPU's, and `auto` too where there is one.
+    """Resolve an architecture name: `native` is the GPU's, as is `auto` if there is a GPU.
 
     Args:
-        arch: As a file or the command line gives it.
+        arch: The name from a file or the command line.
         gpu: The GPU of this machine.
-        key: The key of the file that gives it.
+        key: Its key in the file.
         write: What to write there if there is no GPU.
 
     Raises:
@@ -106,20 +106,20 @@ def device_id(ordinal: int) -> str:
     return id_in_words(call(driver.cuDeviceGetUuid, call(driver.cuDeviceGet, ordinal)))
 
 
-def id_in_words(found: Any) -> str:  # noqa: ANN401 - the bindings' CUuuid, which has no type of ours
-    """Spell a device's UUID: ``GPU-3f0c2a…``."""
-    return f"GPU-{uuid.UUID(bytes=bytes(found.bytes))}"
+def id_in_words(device_uuid: Any) -> str:  # noqa: ANN401 - the bindings' CUuuid, which has no type of ours
+    """Format a device's UUID: ``GPU-3f0c2a…``."""
+    return f"GPU-{uuid.UUID(bytes=bytes(device_uuid.bytes))}"
 
 
 def pci_bus_id(ordinal: int) -> str:
-    """Return the PCI address of a CUDA device; NVML knows the card by it, whatever CUDA_VISIBLE_DEVICES says."""
+    """Return a CUDA device's PCI address, by which NVML finds the card whatever CUDA_VISIBLE_DEVICES is."""
     driver = driver_api()
     raw: bytes = call(driver.cuDeviceGetPCIBusId, 32, call(driver.cuDeviceGet, ordinal))
     return raw.split(b"\0")[0].decode()
 
 
 def cuda_version(number: int) -> str:
-    """Write out a version of the driver API: ``13020`` is ``13.2``."""
+    """Format a driver API version: ``13020`` is ``13.2``."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

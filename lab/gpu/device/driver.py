@@ -9,7 +9,7 @@ from typing import Any
 
 
 def driver_api() -> ModuleType:
-    """Return the module `cuda.bindings.driver`, initialised.
+    """Initialise and return the module `cuda.bindings.driver`.
 
     Raises:
         RuntimeError: There is no driver, or it does not start.

@@ -1,4 +1,4 @@
-"""Buffers at the largest size of a survey, with inputs and reference made by the device (`lab.gpu.timing.survey`)."""
+"""Survey buffers at the largest size, with inputs and reference generated on the device (`lab.gpu.timing.survey`)."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from lab.templates.launches import Launches, Workspace
 from lab.toolchain.own import compiled
 
 GUARD: Final = 1024
-"""Elements behind C that must not change."""
+"""Guard elements after C that must not change."""
 
 _TYPES: Final = ("float32", "float64", "float16", "bfloat16", *PARTS)
 
 _HEADERS: Final = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 _NAN: Final = 0xFF
-"""Each byte of a NaN, of any type."""
+"""Fill byte whose repetition reads as NaN in every type."""
 
 _THREADS: Final = 256
 _BLOCKS: Final = 2048
 _TILE: Final = 64
-"""Rows and columns of C that one block of the reference kernel computes."""
+"""Rows and columns of C per block of the reference kernel."""
 
 _TRIED: Final = {"m": 67, "n": 45, "k": 129}
-"""The size at which the device's reference is compared with NumPy's before it is trusted."""
+"""Problem size at which the device's reference is validated against NumPy's."""
 
 _ALIKE: Final = 1e-12
-"""Two float64 sums of 129 terms in different orders differ by less, relative to their scale."""
+"""Relative tolerance between two float64 sums of 129 terms in different orders."""
 
 
 class CudaField:
-    """The field of one GPU."""
+    """The survey's buffers and reference kernels on one GPU."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class CudaField:
 
         Args:
             arch: Architecture of the GPU.
-            stream: The stream that everything is queued on.
-            launcher: Makes launches on that stream.
+            stream: The stream for all work.
+            launcher: The launcher for that stream.
             cublas: Returns cuBLAS on that stream, or raises BaselineMissingError.
             dtype: Element type: one of `_TYPES`.
             elements: Elements of A, B and C, enough for every size.
@@ -71,14 +71,14 @@ class CudaField:
             seed: Seed of A and B.
 
         Raises:
-            DeviceError: The element type is another, or the reference differs from NumPy's.
+            DeviceError: The element type is not supported, or the reference differs from NumPy's.
         """
         if dtype not in _TYPES:
-            raise DeviceError(f"a survey computes in {', '.join(_TYPES)}, not in {dtype}")
+            raise DeviceError(f"a survey supports {', '.join(_TYPES)}, not in {dtype}")
         self._stream, self._launcher, self._cublas = stream, launcher, cublas
         self._dtype, self._nothing = dtype, np.empty(0, STORED_AS.get(dtype, dtype))
         self._own = cuda.module_from_buffer(compiled(source_of(dtype), "field.cu", arch))
-        counts = [max(wanted, _TRIED["k"] * _TRIED["m"]) + GUARD for wanted in elements]
+        counts = [max(required, _TRIED["k"] * _TRIED["m"]) + GUARD for required in elements]
         self._buffers = {name: cuda.mem_alloc(self._item * count) for name, count in zip("ABC", counts, strict=True)}
         self._workspace = cuda.mem_alloc(workspace_bytes + self._item * GUARD)
         self._workspace_bytes = workspace_bytes
@@ -93,7 +93,7 @@ class CudaField:
             self._try(layout)
 
     def kernel(self, name: str, cubin: bytes, launches: Launches, problem: Mapping[str, Scalar]) -> Enqueue:
-        """Resolve the launches; workspace buffers lie one behind another."""
+        """Resolve the launches; workspace buffers are packed back to back."""
         if name not in self._modules:
             self._modules[name] = cuda.module_from_buffer(cubin)
         pointers = {**self._pointers, **self._places(launches.workspace)}
@@ -106,22 +106,22 @@ class CudaField:
         return Baseline("cublas", cublas.description, "", "", launch)
 
     def expect(self, problem: Mapping[str, Scalar]) -> None:
-        """Compute op(A) op(B) in float64, and the norms that errors are relative to."""
+        """Compute op(A) op(B) in float64, and the norms by which errors are scaled."""
         self._problem = gemm = GemmProblem.restored(problem)
         m, n, k, layout, lda, ldb = gemm.m, gemm.n, gemm.k, gemm.layout, gemm.lda, gemm.ldb
         ai, ap = (1, lda) if layout[0] == "n" else (lda, 1)
         bp, bj = (1, ldb) if layout[1] == "n" else (ldb, 1)
         self._norms = {name: cuda.mem_alloc(8 * count * gemm.members) for name, count in (("A", m), ("B", n))}
         shape = tuple(np.int32(extent) for extent in (m, n, k))
-        apart = {name: self._item * columns * leading for name, (_, columns, leading) in gemm.shapes.items()}
-        for i in range(gemm.members):  # one behind another
-            at_a, at_b = (np.uintp(int(self._buffers[name]) + i * apart[name]) for name in "AB")
-            for name, at, count, step, along in (("A", at_a, m, ai, ap), ("B", at_b, n, bj, bp)):
+        member_bytes = {name: self._item * columns * leading for name, (_, columns, leading) in gemm.shapes.items()}
+        for i in range(gemm.members):  # members are stored back to back
+            at_a, at_b = (np.uintp(int(self._buffers[name]) + i * member_bytes[name]) for name in "AB")
+            for name, address, count, step, along in (("A", at_a, m, ai, ap), ("B", at_b, n, bj, bp)):
                 vectors = (np.int64(step), np.int64(along), np.int32(k))
-                self._call("norms", count, at, *vectors, np.uintp(int(self._norms[name]) + 8 * count * i))
+                self._call("norms", count, address, *vectors, np.uintp(int(self._norms[name]) + 8 * count * i))
             a, b = (at_a, np.int64(ai), np.int64(ap)), (at_b, np.int64(bp), np.int64(bj))
-            to = np.uintp(int(self._values) + self._wide.itemsize * m * n * i)
-            self._call("reference", -(-m // _TILE) * -(-n // _TILE), *shape, *a, *b, to)
+            output = np.uintp(int(self._values) + self._wide.itemsize * m * n * i)
+            self._call("reference", -(-m // _TILE) * -(-n // _TILE), *shape, *a, *b, output)
 
     def check(self, launch: Enqueue) -> float:
         """Fill C and its guard with NaN, launch, and compare with the reference."""
@@ -143,7 +143,7 @@ class CudaField:
 
     @property
     def _item(self) -> int:
-        """Bytes of an element."""
+        """Bytes per element."""
         return self._nothing.itemsize
 
     @property
@@ -171,7 +171,7 @@ class CudaField:
         function(*arguments, block=(_THREADS, 1, 1), grid=(blocks, 1), stream=self._stream)
 
     def _try(self, layout: str) -> None:
-        """Compare reference and norms with NumPy's at a small size, on the inputs that the device made."""
+        """Check the device's reference and norms against NumPy's at a small size, on the generated inputs."""
         gemm = Gemm()
         problem = gemm.problem({**_TRIED, "layout": layout, "dtype": self._dtype})
         self.expect(problem)
@@ -181,22 +181,22 @@ class CudaField:
         for name, count in (("A", m * k), ("B", k * n)):
             arrays[name] = np.empty(count, self._nothing.dtype)
             cuda.memcpy_dtoh(arrays[name], self._buffers[name])
-        rows, columns, got = np.empty(m), np.empty(n), np.empty(m * n, self._wide)
-        for host, device in ((rows, self._norms["A"]), (columns, self._norms["B"]), (got, self._values)):
+        rows, columns, computed = np.empty(m), np.empty(n), np.empty(m * n, self._wide)
+        for host, device in ((rows, self._norms["A"]), (columns, self._norms["B"]), (computed, self._values)):
             cuda.memcpy_dtoh(host, device)
         inputs = Inputs(self._described(problem).scalars, {**arrays, "C": np.empty(m * n, self._nothing.dtype)}, ("C",))
         expected = gemm.reference(problem, inputs)["C"]
         scale = np.repeat(np.outer(rows, columns), problem.parts, axis=0)
-        wrong = np.abs(parts(got).reshape(n, -1).T - expected.values) / scale
+        errors = np.abs(parts(computed).reshape(n, -1).T - expected.values) / scale
         of_scale, of_value, least = bound_of(problem)
         bound = of_scale * scale + of_value * np.abs(expected.values) + least
-        if not (wrong.max() <= _ALIKE and np.allclose(bound, expected.scale, rtol=_ALIKE, atol=0)):
+        if not (errors.max() <= _ALIKE and np.allclose(bound, expected.scale, rtol=_ALIKE, atol=0)):
             raise DeviceError(
-                f"the device's reference differs from NumPy's by {wrong.max():.3g} of its scale (layout {layout})"
+                f"the device's reference differs from NumPy's by {errors.max():.3g} of its scale (layout {layout})"
             )
 
     def _described(self, problem: Mapping[str, Scalar]) -> Inputs:
-        """Return what a launch needs to know of the operands: their scalars and their element type."""
+        """Return the operands' scalars and element type, as a launch needs them."""
         scalars = {name: problem[name] for name in SCALARS if name in problem}
         return Inputs(scalars, dict.fromkeys("ABC", self._nothing), ("C",))
 
@@ -204,7 +204,7 @@ class CudaField:
 def source_of(dtype: str) -> str:
     """Return the source of the field's kernels for an element type."""
     source = (resources.files("lab.gpu.device") / "field.cu").read_text(encoding="utf-8")
-    part, arithmetic = PARTS.get(dtype, dtype), arithmetic_of(dtype)
+    real_type, arithmetic = PARTS.get(dtype, dtype), arithmetic_of(dtype)
     header = f"#include <{_HEADERS[dtype]}>\n" if dtype in _HEADERS else ""
-    defined = {"REAL": CUDA_NAMES[part], "PARTS": 2 if dtype in PARTS else 1, "WIDENED": CUDA_NAMES[arithmetic]}
+    defined = {"REAL": CUDA_NAMES[real_type], "PARTS": 2 if dtype in PARTS else 1, "WIDENED": CUDA_NAMES[arithmetic]}
     return "".join((header, *(f"#define {name} {value}\n" for name, value in defined.items()), source))

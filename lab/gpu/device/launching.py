@@ -1,4 +1,4 @@
-"""Launches on the device: from a template's launches to calls with packed arguments, checked before the first one.
+"""Turn a template's launches into calls with packed arguments, checked before the first call.
 
 Every launch that is timed or verified goes through `Launcher.sequence`, in sweeps and in surveys.
 """
@@ -33,7 +33,7 @@ _PORTABLE: Final = 8
 
 
 class Launcher:
-    """Makes launches on one stream of one device."""
+    """A factory of launches on one stream of one device."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Launcher:
         stream: cuda.Stream,
         bound: Callable[[bytes], BoundModule] = BoundModule,
     ) -> None:
-        """Launch on this stream.
+        """Bind the launcher to a device and a stream.
 
         Args:
             device: The device, for its limits.
@@ -56,7 +56,7 @@ class Launcher:
         """Resolve a sequence of launches; workspace buffers declared with `zero` are zeroed before it.
 
         Args:
-            module: The loaded cubin; with cooperative launches the image is loaded once more, as PyCUDA has none.
+            module: The loaded cubin. For cooperative launches, which PyCUDA lacks, the image is loaded again.
             cubin: The image that `module` was loaded from.
             launches: The launches, in order, and their workspace.
             inputs: The operator's scalars and host arrays; the arrays only for their element types.
@@ -82,19 +82,21 @@ class Launcher:
     def _set_constants(
         self, module: cuda.Module, launches: Launches, inputs: Inputs, pointers: Mapping[str, int]
     ) -> None:
-        """Fill constant memory, which no kernel changes: once for all launches of a module."""
+        """Fill the constant variables once for all launches of a module."""
         types = {buffer.name: buffer.dtype for buffer in launches.workspace}
-        named = {one.name for one in launches.constants if one.dtype == TENSOR_MAP}
-        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
-        for one in launches.constants:
-            address, size = module.get_global(one.symbol)
+        map_names = {constant.name for constant in launches.constants if constant.dtype == TENSOR_MAP}
+        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in map_names), inputs, pointers, types)
+        for constant in launches.constants:
+            address, size = module.get_global(constant.symbol)
             array = (
-                np.array(maps[one.name], np.uint64)
-                if one.dtype == TENSOR_MAP
-                else np.ascontiguousarray(held(inputs, one))
+                np.array(maps[constant.name], np.uint64)
+                if constant.dtype == TENSOR_MAP
+                else np.ascontiguousarray(held(inputs, constant))
             )
             if array.nbytes > size:
-                raise RefusedError(f"the variable {one.name} in constant memory has {size} bytes, not {array.nbytes}")
+                raise RefusedError(
+                    f"the variable {constant.name} in constant memory has {size} bytes, not {array.nbytes}"
+                )
             cuda.memcpy_htod(address, array)
 
     def _launch(
@@ -108,9 +110,9 @@ class Launcher:
         pointers: Mapping[str, int],
     ) -> Enqueue:
         types = {buffer.name: buffer.dtype for buffer in launches.workspace}
-        named = {name for name, kind in step.arguments if kind == TENSOR_MAP}
-        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
-        kept = self._lay_maps(maps, cubin, step) if maps else []
+        map_names = {name for name, kind in step.arguments if kind == TENSOR_MAP}
+        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in map_names), inputs, pointers, types)
+        map_memory = self._lay_maps(maps, cubin, step) if maps else []
         is_placed = maps or any(is_structure(kind) for _, kind in step.arguments)
         offsets = parameter_offsets(cubin, step.entry) if is_placed else None
         codes, values = marshal(step.arguments, inputs, pointers, types, maps, offsets=offsets)
@@ -129,34 +131,34 @@ class Launcher:
             function.prepare_cooperative(codes)
         else:
             function.prepare(codes)
-        grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
+        grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA rejects NumPy integers
         shared, stream = step.dynamic_shared_bytes, self._stream
         call = function.prepared_async_call
 
-        def launch(_module: object = module, _kept: object = kept) -> None:  # loaded and allocated as long as it is
+        def launch(_module: object = module, _map_memory: object = map_memory) -> None:  # keeps both alive
             call(grid, block, stream, *values, shared_size=shared)
 
         return launch
 
     @staticmethod
     def _lay_maps(maps: dict[str, Words], cubin: bytes, step: Launch) -> list[cuda.DeviceAllocation]:
-        """Copy the maps that a kernel takes by pointer to the device, and put their addresses in their place.
+        """Copy the tensor maps that a kernel takes by pointer to the device and replace them by their addresses.
 
         Returns:
             The memory that holds them.
         """
-        kept: list[cuda.DeviceAllocation] = []
+        allocations: list[cuda.DeviceAllocation] = []
         for (name, kind), size in zip(step.arguments, parameter_sizes(cubin, step.entry), strict=False):
             if kind == TENSOR_MAP and size == POINTER_BYTES:
-                room = cuda.mem_alloc(BYTES)  # at a multiple of 256 bytes, more than a map needs
-                cuda.memcpy_htod(room, np.array(maps[name], np.uint64))
-                maps[name] = (int(room),)
-                kept.append(room)
-        return kept
+                allocation = cuda.mem_alloc(BYTES)  # aligned to 256 bytes, more than a map needs
+                cuda.memcpy_htod(allocation, np.array(maps[name], np.uint64))
+                maps[name] = (int(allocation),)
+                allocations.append(allocation)
+        return allocations
 
     @staticmethod
     def _ask_for_clusters(function: cuda.Function, cluster: tuple[int, int, int]) -> None:
-        """Let a function be launched in clusters, which PyCUDA has no names for."""
+        """Set a function's cluster attributes, for which PyCUDA has no names."""
         attributes = dict(zip(_CLUSTER, cluster, strict=True))
         if math.prod(cluster) > _PORTABLE:
             attributes[_MORE_THAN_PORTABLE] = 1
@@ -166,10 +168,10 @@ class Launcher:
     @staticmethod
     def _check_cooperative(step: Launch, function: BoundFunction) -> None:
         blocks = math.prod(map(int, step.grid))
-        most = function.resident_blocks(math.prod(map(int, step.block)), step.dynamic_shared_bytes)
-        if blocks > most:
+        limit = function.resident_blocks(math.prod(map(int, step.block)), step.dynamic_shared_bytes)
+        if blocks > limit:
             raise RefusedError(
-                f"too many blocks in cooperative launch: {blocks}, the GPU holds {most} at once; grid: resident_blocks"
+                f"too many blocks in cooperative launch: {blocks}, the GPU holds {limit} at once; grid: resident_blocks"
             )
 
     def _attribute(self, name: str) -> int:
@@ -177,25 +179,25 @@ class Launcher:
 
     def _check_geometry(self, step: Launch) -> None:
         for axis, blocks in zip("XYZ", step.grid, strict=True):
-            most = self._attribute(f"MAX_GRID_DIM_{axis}")
-            if not 1 <= blocks <= most:
-                raise RefusedError(f"a grid of {blocks} blocks in {axis.lower()}; this GPU takes 1 to {most}")
+            limit = self._attribute(f"MAX_GRID_DIM_{axis}")
+            if not 1 <= blocks <= limit:
+                raise RefusedError(f"a grid of {blocks} blocks in {axis.lower()}; this GPU supports 1 to {limit}")
         for axis, threads in zip("XYZ", step.block, strict=True):
-            most = self._attribute(f"MAX_BLOCK_DIM_{axis}")
-            if not 1 <= threads <= most:
-                raise RefusedError(f"a block of {threads} threads in {axis.lower()}; this GPU takes 1 to {most}")
+            limit = self._attribute(f"MAX_BLOCK_DIM_{axis}")
+            if not 1 <= threads <= limit:
+                raise RefusedError(f"a block of {threads} threads in {axis.lower()}; this GPU supports 1 to {limit}")
 
     def _check_resources(self, step: Launch, function: cuda.Function) -> None:
-        of = cuda.function_attribute
+        attributes = cuda.function_attribute
         threads = math.prod(step.block)
-        most = int(function.get_attribute(of.MAX_THREADS_PER_BLOCK))
-        if threads > most:
-            registers = int(function.get_attribute(of.NUM_REGS))
+        thread_limit = int(function.get_attribute(attributes.MAX_THREADS_PER_BLOCK))
+        if threads > thread_limit:
+            registers = int(function.get_attribute(attributes.NUM_REGS))
             raise RefusedError(
-                f"a block of {threads} threads; this kernel uses {registers} registers a thread and takes at most "
-                f"{most} threads"
+                f"a block of {threads} threads; this kernel uses {registers} registers per thread and supports at most "
+                f"{thread_limit} threads"
             )
-        static = int(function.get_attribute(of.SHARED_SIZE_BYTES))
-        shared, room = static + step.dynamic_shared_bytes, self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-        if shared > room:
-            raise RefusedError(f"{shared} bytes of shared memory per block; this GPU has {room}")
+        static = int(function.get_attribute(attributes.SHARED_SIZE_BYTES))
+        shared, shared_limit = static + step.dynamic_shared_bytes, self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        if shared > shared_limit:
+            raise RefusedError(f"{shared} bytes of shared memory per block; this GPU has {shared_limit}")

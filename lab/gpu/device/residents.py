@@ -1,7 +1,7 @@
-"""How many clusters of blocks a card holds at once, by size, as its driver says (`cuOccupancyMaxActiveClusters`).
+"""Maximum resident clusters of a card, by cluster size, from the driver (`cuOccupancyMaxActiveClusters`).
 
-That needs a context, which the process that asks should not have, since it never launches anything: a process of its
-own asks, once a card.
+The query needs a context, which the calling process should not create because it never launches anything. So a
+separate process runs the query, once per card.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lab.base.workers import environment
 from lab.gpu.device.driver import call, driver_api
 
 SIZES: Final = (2, 4, 8, 16)
-"""Blocks of a cluster; those of 16 need a kernel that allows sizes which not every GPU has."""
+"""Cluster sizes in blocks; 16 needs a kernel that allows non-portable cluster sizes."""
 
 _FIRST: Final = 9
-"""The compute capability that brought clusters."""
+"""The first compute capability with clusters."""
 
 _WAIT_S: Final = 60.0
 
@@ -32,22 +32,24 @@ _KERNEL: Final = """.version 7.8
 
 @cache
 def clusters_of(ordinal: int) -> tuple[tuple[int, int], ...]:
-    """Ask a device's driver, in another process.
+    """Query a device's maximum resident clusters in another process.
 
     Returns:
-        Blocks of a cluster and how many such clusters the device holds at once, with one block an SM. Empty where the
-        device has no clusters or the driver does not answer.
+        Pairs of cluster size in blocks and maximum resident clusters, with one block per SM. Empty if the device has no
+        clusters or the driver does not answer.
     """
     command = [sys.executable, "-m", "lab.gpu.device.residents", str(ordinal)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=True, env=environment())
-        return tuple((int(size), int(number)) for size, number in json.loads(done.stdout))
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=_WAIT_S, check=True, env=environment()
+        )
+        return tuple((int(size), int(number)) for size, number in json.loads(completed.stdout))
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
-        return ()  # the number that any card holds is taken instead
+        return ()  # callers fall back to the number that any card holds
 
 
 def asked(ordinal: int) -> tuple[tuple[int, int], ...]:
-    """Ask the driver in this process, in the device's primary context, which is given back.
+    """Query the driver in this process, in the device's primary context, which is released again.
 
     Raises:
         RuntimeError: There is no driver or no such device, or a call fails.
@@ -57,21 +59,25 @@ def asked(ordinal: int) -> tuple[tuple[int, int], ...]:
     kinds = driver.CUdevice_attribute
     if call(driver.cuDeviceGetAttribute, kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) < _FIRST:
         return ()
-    room = call(driver.cuDeviceGetAttribute, kinds.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device)
+    shared_bytes = call(
+        driver.cuDeviceGetAttribute, kinds.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device
+    )
     call(driver.cuCtxSetCurrent, call(driver.cuDevicePrimaryCtxRetain, device))
     try:
         kernel = call(driver.cuModuleGetFunction, call(driver.cuModuleLoadData, _KERNEL.encode() + b"\0"), b"nothing")
-        wanted = driver.CUfunction_attribute
-        call(driver.cuFuncSetAttribute, kernel, wanted.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room)
-        call(driver.cuFuncSetAttribute, kernel, wanted.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
-        found = ((size, _held(driver, kernel, size, room)) for size in SIZES)
-        return tuple((size, number) for size, number in found if number)
+        attributes = driver.CUfunction_attribute
+        call(
+            driver.cuFuncSetAttribute, kernel, attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes
+        )
+        call(driver.cuFuncSetAttribute, kernel, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+        counts = ((size, _held(driver, kernel, size, shared_bytes)) for size in SIZES)
+        return tuple((size, number) for size, number in counts if number)
     finally:
         call(driver.cuDevicePrimaryCtxRelease, device)
 
 
-def _held(driver: Any, kernel: object, size: int, room: int) -> int:  # noqa: ANN401 - the bindings have no types of ours
-    """Return how many clusters are held of blocks that have an SM's shared memory each; 0 where there cannot be any."""
+def _held(driver: Any, kernel: object, size: int, shared_bytes: int) -> int:  # noqa: ANN401 - the bindings have no types of ours
+    """Return the maximum resident clusters of blocks that use an SM's shared memory each; 0 if none can run."""
     attribute = driver.CUlaunchAttribute()
     attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     shape = attribute.value.clusterDim
@@ -79,7 +85,7 @@ def _held(driver: Any, kernel: object, size: int, room: int) -> int:  # noqa: AN
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = size, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = 128, 1, 1
-    config.sharedMemBytes = room
+    config.sharedMemBytes = shared_bytes
     config.attrs, config.numAttrs = [attribute], 1
     try:
         return int(call(driver.cuOccupancyMaxActiveClusters, kernel, config))

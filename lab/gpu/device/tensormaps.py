@@ -1,4 +1,4 @@
-"""Tensor maps for a real GPU: `lab.hardware.tensormaps.TensorMap` encoded by the driver."""
+"""Tensor maps for a real GPU, encoded by the driver from `lab.hardware.tensormaps.TensorMap`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, TensorMap
 from lab.operators.base import Inputs
 
 Encode = Callable[[TensorMap, int], Words]
-"""From a map and the device address of its matrix to words."""
+"""A function from a tensor map and the device address of its matrix to the encoded words."""
 
 
 def tensor_map_words(
@@ -22,7 +22,7 @@ def tensor_map_words(
     workspace: Mapping[str, str],
     encode: Encode | None = None,
 ) -> dict[str, Words]:
-    """Encode the maps of a launch.
+    """Encode the tensor maps of a launch.
 
     Args:
         maps: The maps.
@@ -35,31 +35,31 @@ def tensor_map_words(
         The words of each map, by name.
 
     Raises:
-        RefusedError: A map is of an unknown array or of one with another element type, or the driver refuses it.
+        RefusedError: A map refers to an unknown array or to one with another element type, or the driver rejects it.
     """
     elements = element_types(inputs, workspace)
-    made: dict[str, Words] = {}
-    for one in maps:
-        if one.of not in elements:
-            known = ", ".join(elements)
-            raise RefusedError(f"tensor map {one.name}: the operator has no array {one.of}; it has {known}")
-        if not holds(elements[one.of], one.dtype):
+    words: dict[str, Words] = {}
+    for tmap in maps:
+        if tmap.of not in elements:
+            names = ", ".join(elements)
+            raise RefusedError(f"tensor map {tmap.name}: the operator has no array {tmap.of}; it has {names}")
+        if not holds(elements[tmap.of], tmap.dtype):
             raise RefusedError(
-                f"tensor map {one.name}: its type is {one.dtype}, the array {one.of} holds {elements[one.of]}"
+                f"tensor map {tmap.name}: its type is {tmap.dtype}, the array {tmap.of} holds {elements[tmap.of]}"
             )
-        address = pointers[one.of]
+        address = pointers[tmap.of]
         if address % ADDRESS_ALIGNMENT:
             raise RefusedError(
-                f"tensor map {one.name}: the address of {one.of} is not a multiple of {ADDRESS_ALIGNMENT} bytes"
+                f"tensor map {tmap.name}: the address of {tmap.of} is not a multiple of {ADDRESS_ALIGNMENT} bytes"
             )
-        made[one.name] = (encode or _encode)(one, address)
-    return made
+        words[tmap.name] = (encode or _encode)(tmap, address)
+    return words
 
 
-def _encode(one: TensorMap, address: int) -> Words:
-    made = EncodedMap()
-    name = function_of(one)
-    status = made.encode(getattr(ctypes.CDLL("libcuda.so.1"), name), one, address)
+def _encode(tmap: TensorMap, address: int) -> Words:
+    encoded = EncodedMap()
+    name = function_of(tmap)
+    status = encoded.encode(getattr(ctypes.CDLL("libcuda.so.1"), name), tmap, address)
     if status:
-        raise RefusedError(f"tensor map {one.name}: {name} returns CUDA error {status} for {one}")
-    return made.words
+        raise RefusedError(f"tensor map {tmap.name}: {name} returns CUDA error {status} for {tmap}")
+    return encoded.words

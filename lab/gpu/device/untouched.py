@@ -1,4 +1,4 @@
-"""Comparing device memory bit by bit, on the device: what a launch has changed, and what it has left as it was."""
+"""Bitwise comparison of device memory, on the device, to find what a launch has changed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lab.toolchain.own import compiled
 _THREADS: Final = 256
 _BLOCKS: Final = 2048
 _ITEMS: Final = (1, 2, 4, 8, 16)
-"""Sizes of elements in bytes."""
+"""Supported element sizes in bytes."""
 
 _NOTHING: Final = np.iinfo(np.uint64).max
 
 
 class Untouched:
-    """Compares two pieces of memory of one GPU; its kernels are compiled once."""
+    """A comparison of two memory ranges of one GPU; its kernels are compiled once."""
 
     def __init__(self, arch: str) -> None:
         """Compile and load the kernels.
@@ -42,19 +42,19 @@ class Untouched:
         """Return the index of the first byte that differs; None if there is none.
 
         Args:
-            address: Device address of the first piece, a multiple of 16.
-            before: Of the other one, likewise.
+            address: Device address of the first range, a multiple of 16.
+            before: Device address of the second range, likewise.
             size: Bytes of each.
         """
-        found = self._ask(self._first, address, before, size, _NOTHING)
-        return None if found == _NOTHING else found
+        index = self._ask(self._first, address, before, size, _NOTHING)
+        return None if index == _NOTHING else index
 
     def has_equal(self, address: int, before: int, elements: int, item: int) -> bool:
-        """Return whether some element has the same bits in both pieces; true if their size cannot be compared.
+        """Return whether any element has the same bits in both ranges; true for unsupported element sizes.
 
         Args:
-            address: Device address of the first piece.
-            before: Of the other one.
+            address: Device address of the first range.
+            before: Device address of the second range.
             elements: Elements of each.
             item: Bytes of an element.
         """
@@ -73,7 +73,7 @@ class Untouched:
 
 
 def untouched(arch: str) -> Untouched | None:
-    """Return what compares, or None if its kernels cannot be made: memory is then compared on the host."""
+    """Return a comparer, or None if its kernels cannot be compiled, so that memory is compared on the host."""
     try:
         return Untouched(arch)
     except (LabError, cuda.Error):

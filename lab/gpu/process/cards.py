@@ -1,4 +1,4 @@
-"""The cards that a run measures on: one or several GPUs, behind the one seam that sweeps and tuning runs use.
+"""The GPUs that a run measures on, behind one interface for sweeps and tuning runs.
 
 `lab.gpu.process.localcards` implements it for the GPUs of this machine.
 """
@@ -23,10 +23,10 @@ class Card:
     Attributes:
         id: Its UUID as the driver gives it: ``GPU-3f0c…``; a stand-in's may be any name.
         host: Name of its machine; empty for this one.
-        visible: What a process gets as ``CUDA_VISIBLE_DEVICES`` to see this card alone; empty leaves the environment's
-            own, where the card is the first one.
+        visible: Value of ``CUDA_VISIBLE_DEVICES`` that selects this card alone; empty keeps the environment's value,
+            in which the card is the first.
         description: The GPU.
-        label: What it is called on a page, unique within a run: ``GPU 1``, ``node7 GPU 1``.
+        label: Its name in reports, unique within a run: ``GPU 1``, ``node7 GPU 1``.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A job that ran.
+    """A finished job.
 
     Attributes:
         result: Its result.
@@ -53,7 +53,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """A survey that ran.
+    """A finished survey.
 
     Attributes:
         points: Its points, all from one card.
@@ -65,37 +65,37 @@ class Surveyed:
 
 
 class Cards(Protocol):
-    """Cards of one model, each of which does one thing after another. Use as a context manager.
+    """A pool of cards of one model, each running its jobs in order. Use as a context manager.
 
-    A card that no new worker can use any more leaves the pool, and what it had not finished goes to the others; the
-    last one stays, and its jobs fail one by one. Futures raise MissingToolError only where no card could start a worker
-    at all. Leaving the context with an exception drops what waits and kills the workers.
+    A card on which no new worker can start leaves the pool, and its unfinished jobs move to the others. The last card
+    stays, and its jobs fail one by one. Futures raise MissingToolError only if no card could start a worker at all.
+    Leaving the context with an exception drops queued jobs and kills the workers.
     """
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards that take work now, in a fixed order; a lost one is not among them."""
+        """The cards in use, in a fixed order, without lost ones."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the reader of the report: which cards were lost, and why."""
+        """Notes for the report: which cards were lost, and why."""
 
     def submit(self, job: Job, policy: Policy, *, card: str | None = None, fresh: bool = False) -> Future[Ran]:
-        """Add a job to the line of a card.
+        """Queue a job on a card.
 
         Args:
             job: The job.
             policy: How to check and time it.
-            card: Id of the card; None takes the one with the least to do. If that card is lost, another one runs the
-                job, which the answer says.
-            fresh: Run it in a new worker, which stays for the jobs behind it.
+            card: Id of the card; None takes the least busy one. If that card is lost, another one runs the
+                job, and the result names it.
+            fresh: Run it in a new worker, which also runs the jobs after it.
         """
 
     def survey(self, order: Survey, cubins: Mapping[str, bytes], *, card: str | None = None) -> Future[Surveyed]:
-        """Add a survey to the line of a card; see `lab.gpu.process.session.GpuSession.survey`."""
+        """Queue a survey on a card; see `lab.gpu.process.session.GpuSession.survey`."""
 
     def release(self) -> None:
-        """End every worker in order, so that all memory of the cards is free; the next job starts new ones."""
+        """Shut down every worker to free the cards' memory; the next job starts new ones."""
 
     def __enter__(self) -> Self: ...
 
@@ -105,7 +105,7 @@ class Cards(Protocol):
 
 
 class FindCards(Protocol):
-    """Looks for the cards to measure on."""
+    """A function that finds the cards to measure on."""
 
     def __call__(self, *, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
-        """Cards of one model, or none and one sentence that says why; see `lab.gpu.process.find.find_cards`."""
+        """Return cards of one model, or none and the reason in one sentence; see `lab.gpu.process.find.find_cards`."""

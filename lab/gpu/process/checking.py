@@ -1,7 +1,7 @@
-"""Checking a kernel on a backend: launch it twice, compare with the reference, and look twice at a failure.
+"""Check a kernel on a backend: launch it twice, compare with the reference, and retry after a failure.
 
-The second launch finds outputs as they are before a launch, and everything else as the first one left it: other
-arrays, the workspace, variables of the module. Timing repeats launches without restoring any of that
+Before the second launch only the outputs are restored. Other arrays, the workspace and module variables stay as the
+first launch left them. Timing repeats launches without restoring any of that
 (`lab.gpu.timing.measure`).
 """
 
@@ -27,7 +27,7 @@ AGAIN: Final = "when it is launched again"
 """The prefix of failures that only the second launch shows."""
 
 _TOO_LARGE: Final = (
-    "the reference needs more memory than is free, at the problem's own size; compute it in parts, or take a smaller "
+    "the reference needs more memory than is free at this problem size; compute it in parts, or choose a smaller "
     "problem"
 )
 
@@ -40,10 +40,10 @@ class ProblemData:
         key: `Job.data_key`.
         operator: The operator.
         problem: Its problem, complete.
-        inputs: Its inputs, which are loaded on the device.
+        inputs: Its inputs, loaded on the device.
         reference: Expected outputs; None until they are needed.
-        fault: Why they cannot be computed; None unless that was tried.
-        elementwise: Expected values as the device compares them, and the tolerance; None if it does not.
+        fault: The error that computing them raised; None if there was none.
+        elementwise: Expected values as the device compares them, and the tolerance; None if the host compares.
         baselines: Baselines made so far, by name; None in place of one that cannot be timed.
     """
 
@@ -60,7 +60,7 @@ class ProblemData:
         """Return the reference, computed once, from the host's copy of the inputs.
 
         Raises:
-            LabError: It cannot be computed; what a first attempt raised is raised again.
+            LabError: It cannot be computed; the first attempt's error is raised again.
         """
         if self.fault is not None:
             raise self.fault
@@ -78,20 +78,20 @@ class ProblemData:
         return self.reference
 
     def agreed(self, reference: Mapping[str, Expected]) -> None:
-        """Compare with this reference from now on."""
+        """Use this reference from now on."""
         self.reference = reference
         self.elementwise = self.operator.elementwise(self.problem, reference)
 
 
 class Checker:
-    """Checks kernels and baselines on one backend."""
+    """A checker of kernels and baselines on one backend."""
 
     def __init__(self, backend: Backend, signs: SignsOfLife) -> None:
-        """Check on this backend.
+        """Bind the checker to a backend.
 
         Args:
             backend: The device.
-            signs: Told of every activity.
+            signs: Receives every activity.
         """
         self._backend, self._signs = backend, signs
 
@@ -102,8 +102,8 @@ class Checker:
         element of an output that must be written was not; and if it wrote anything else: beyond the ends of a buffer,
         or into an array that is not an output.
 
-        After a failure of the first launch everything on the device is renewed and all is done again: the copies that
-        stay on the device could have been overwritten, by this kernel or by an earlier one.
+        After a failure of the first launch, all device data is uploaded again and the check is repeated, since this
+        kernel or an earlier one may have overwritten the copies on the device.
 
         Returns:
             The verification, and whether it is the second launch that failed.
@@ -156,21 +156,21 @@ class Checker:
         second, _ = self._verified(data, "the kernel", fault, outputs)
         return (first, False) if second.passed else (replace(second, worst=f"{AGAIN}: {second.worst}"), True)
 
-    def _run(self, launch: Enqueue, what: str) -> str:
-        """Launch once, and describe what was written and must not be; empty if there is nothing."""
-        self._signs.begin(what)
+    def _run(self, launch: Enqueue, activity: str) -> str:
+        """Launch once and describe any forbidden write; empty if there is none."""
+        self._signs.begin(activity)
         self._backend.run((launch,))
         return self._backend.overrun() or self._backend.written_input()
 
     def _verified(
-        self, data: ProblemData, what: str, fault: str, passed: Mapping[str, Array] | None = None
+        self, data: ProblemData, subject: str, fault: str, passed: Mapping[str, Array] | None = None
     ) -> tuple[Verification, Mapping[str, Array] | None]:
-        """Compare on the device if possible; on the host if not, or if there is an error.
+        """Compare on the device if possible, on the host otherwise or after an error.
 
         Args:
             data: The problem.
-            what: What was launched.
-            fault: What it wrote and must not write; empty if there is nothing.
+            subject: Name of the launched routine.
+            fault: Description of a forbidden write; empty if there is none.
             passed: Outputs that are known to pass; None if there are none.
 
         Returns:
@@ -179,7 +179,7 @@ class Checker:
         if data.reference is None:
             self._signs.begin("reference", on_host=True)
         reference = data.expected()
-        self._signs.begin(f"verification of {what}", on_host=True)
+        self._signs.begin(f"verification of {subject}", on_host=True)
         name = self._backend.describe().name
         if data.elementwise and not fault:
             expected, tolerance = data.elementwise
@@ -189,7 +189,7 @@ class Checker:
                     passed=True, max_error=largest, tolerance=tolerance, worst="", executed_on=name
                 ), None
         outputs = self._backend.outputs()
-        if passed is not None and not fault and all(_same_bits(outputs[one], passed[one]) for one in passed):
+        if passed is not None and not fault and all(_same_bits(outputs[output], passed[output]) for output in passed):
             return Verification(passed=True, max_error=0.0, tolerance=0.0, worst="", executed_on=name), outputs
         error, tolerance, worst = data.operator.verify(data.problem, reference, outputs)
         error, tolerance = float(error), float(tolerance)
@@ -224,12 +224,12 @@ def describe_unwritten(first: Mapping[str, NDArray[np.bool_]], second: Mapping[s
         second: The same for the second launch, before which they held something else.
     """
     for name, marks in first.items():
-        places = np.flatnonzero(marks & second[name]) if name in second else np.empty(0, np.int64)
-        if len(places):
-            counted = f"{len(places)} of {marks.size} elements were never written"
-            return f"{name}: {counted}, first element {places[0]} in memory order"
+        indices = np.flatnonzero(marks & second[name]) if name in second else np.empty(0, np.int64)
+        if len(indices):
+            counted = f"{len(indices)} of {marks.size} elements were never written"
+            return f"{name}: {counted}, first element {indices[0]} in memory order"
     return ""
 
 
-def _same_bits(one: Array, other: Array) -> bool:
-    return bool(np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
+def _same_bits(first: Array, second: Array) -> bool:
+    return bool(np.array_equal(first.reshape(-1).view(np.uint8), second.reshape(-1).view(np.uint8)))

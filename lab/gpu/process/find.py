@@ -1,4 +1,4 @@
-"""Which cards of this machine a run measures on."""
+"""Find the cards of this machine that a run measures on."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lab.measured.timing import GpuDescription
 
 
 def find_cards(*, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
-    """Look for the cards to measure on; ``CUDA_VISIBLE_DEVICES`` limits which ones there are.
+    """Find the cards to measure on, among those in ``CUDA_VISIBLE_DEVICES``.
 
     Args:
-        measure: False does not look, because the user asked for no GPU.
-        every: All cards; else the first one.
+        measure: False if the user asked for no GPU; then no card is looked for.
+        every: Return all cards, not only the first.
         model: Part of the name of the cards' model, such as ``H200``; empty where the cards are alike.
 
     Returns:
         The cards, or none and one sentence that says why.
 
     Raises:
-        UserError: No card is of the model; or `every` card is asked for, and there are several models.
+        UserError: No card matches the model, or `every` is set and the cards are of several models.
     """
     if not measure:
         return (), "Nothing was measured: --no-gpu was given."
@@ -44,43 +44,45 @@ def visible_cards() -> tuple[Card, ...]:
         RuntimeError: There is no driver.
     """
     number = describe.device_count()
-    found = []
+    cards = []
     for ordinal in range(number):
         name = describe.device_id(ordinal)
         visible = name if number > 1 else ""  # a single one may be a part of a GPU, which has a name of another kind
-        found.append(
+        cards.append(
             Card(name, "", visible, _with_clusters(describe.describe_device(ordinal), ordinal), f"GPU {ordinal}")
         )
-    return tuple(found)
+    return tuple(cards)
 
 
 def _with_clusters(description: GpuDescription, ordinal: int) -> GpuDescription:
-    """Ask the driver, too, how many clusters of blocks the card holds, which decides grids of `resident_blocks`."""
+    """Add the card's maximum resident clusters, which determine grids of `resident_blocks`."""
     return replace(description, clusters=residents.clusters_of(ordinal))
 
 
 def of_one_model(cards: Sequence[Card], model: str) -> tuple[Card, ...]:
-    """Return the cards of a model: times on different models are answers to different questions.
+    """Return the cards of one model, since times on different models are not comparable.
 
     Args:
         cards: Any cards.
         model: Part of the model's name, in upper or lower case; empty where the cards are alike.
 
     Raises:
-        UserError: No card is of the model, or those that are left are of several.
+        UserError: No card matches the model, or the matching cards are of several models.
     """
-    left = tuple(card for card in cards if model.lower() in card.description.name.lower())
-    names = Counter(card.description.name for card in left or cards)
-    there = ", ".join(f"{number} x {name}" for name, number in names.items())
-    if not left:
-        raise UserError("no GPU is of this model", code="unknown-name", key="--gpu-model", found=model, accepted=there)
+    matching = tuple(card for card in cards if model.lower() in card.description.name.lower())
+    names = Counter(card.description.name for card in matching or cards)
+    listed = ", ".join(f"{number} x {name}" for name, number in names.items())
+    if not matching:
+        raise UserError(
+            "no GPU matches this model", code="unknown-name", key="--gpu-model", found=model, accepted=listed
+        )
     if len(names) > 1:
         raise UserError(
-            "a run measures on GPUs of one model, and these are of several",
+            "a run needs GPUs of one model; these are of several models",
             code="mismatch",
             key="--gpu-model",
-            found=model or there,
-            accepted="a part of one name alone: " + ", ".join(names),
-            suggestion="a run for each model; `lab compare` holds them side by side",
+            found=model or listed,
+            accepted="part of a name that only one model has: " + ", ".join(names),
+            suggestion="start one run per model; `lab compare` compares them",
         )
-    return left
+    return matching

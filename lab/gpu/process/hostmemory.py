@@ -1,7 +1,7 @@
-"""A limit on the host memory of one computation: its allocations fail where the system would kill the process.
+"""A host memory limit for one computation, so that allocations fail before the system kills the process.
 
-A reference in Python may want many times the machine's memory. Linux grants that, and ends the process once it is
-touched: minutes later, and without a word about the cause.
+A reference in Python may need many times the machine's memory. Linux grants such allocations and kills the process
+once the pages are touched: minutes later, without naming the cause.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _CONTROL_GROUPS: Final = (
     ("sys/fs/cgroup", "memory.max", "memory.current", ""),
     ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
-"""A container's limit and what it uses, in versions 2 and 1 of control groups: folder, files, prefix of statistics."""
+"""Memory limit and usage of a container in cgroup v2 and v1: folder, files, prefix of statistics."""
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """Return the memory that this process can still get; None where the system does not say it.
+    """Return the memory that this process can still allocate, in bytes; None if the system does not report it.
 
     Args:
         root: Where `proc` and `sys` are.
     """
-    found = [_field(root / "proc/meminfo", "MemAvailable")]
+    estimates = [_field(root / "proc/meminfo", "MemAvailable")]
     for folder, limit, used, prefix in _CONTROL_GROUPS:
-        most, held = _number(root / folder / limit), _number(root / folder / used)
-        if most is not None and held is not None:
-            # what is used includes files that are kept in memory as long as nobody else wants it
+        limit_bytes, used_bytes = _number(root / folder / limit), _number(root / folder / used)
+        if limit_bytes is not None and used_bytes is not None:
+            # the usage includes the page cache, which is reclaimed on demand
             statistics = root / folder / "memory.stat"
-            kept = sum(_field(statistics, f"{prefix}{kind}_file") or 0 for kind in ("active", "inactive"))
-            found.append(max(0, most - held + kept))
-    known = [one for one in found if one is not None]
-    return min(known) if known else None
+            page_cache_bytes = sum(_field(statistics, f"{prefix}{kind}_file") or 0 for kind in ("active", "inactive"))
+            estimates.append(max(0, limit_bytes - used_bytes + page_cache_bytes))
+    available = [estimate for estimate in estimates if estimate is not None]
+    return min(available) if available else None
 
 
 @contextlib.contextmanager
@@ -45,12 +45,12 @@ def within_free_memory(root: Path = Path("/")) -> Iterator[None]:
     Args:
         root: Where `proc` and `sys` are.
     """
-    free, held = free_bytes(root), _field(root / "proc/self/status", "VmData")
-    if free is None or held is None:
+    free, data_bytes = free_bytes(root), _field(root / "proc/self/status", "VmData")
+    if free is None or data_bytes is None:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [one for one in (held + free, soft, hard) if one != resource.RLIM_INFINITY]
+    limits = [limit for limit in (data_bytes + free, soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
         yield
@@ -59,15 +59,15 @@ def within_free_memory(root: Path = Path("/")) -> Iterator[None]:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Return a field of a file of the system's, in bytes; None where it is missing."""
+    """Return a field of a /proc or cgroup file, in bytes; None if it is missing."""
     with contextlib.suppress(OSError, ValueError):
-        if found := re.search(rf"^{name}:?\s+(\d+)( kB)?$", path.read_text(encoding="ascii"), re.MULTILINE):
-            return int(found[1]) * (1024 if found[2] else 1)
+        if match := re.search(rf"^{name}:?\s+(\d+)( kB)?$", path.read_text(encoding="ascii"), re.MULTILINE):
+            return int(match[1]) * (1024 if match[2] else 1)
     return None
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None where there is no file, or a word that stands for no limit."""
+    """Return the number in a file; None if the file is missing or holds the word for no limit."""
     with contextlib.suppress(OSError, ValueError):
         return int(path.read_text(encoding="ascii"))
     return None

@@ -1,4 +1,4 @@
-"""Requests to the worker and its results: frozen values that travel between processes."""
+"""Requests to the worker and its results, as frozen values that are passed between processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Job:
         variant: Its id, as in the records.
         cubin: The image that was inspected; the same image runs.
         launches: The launches, in order, on one stream. Entry points are spelled as in the cubin (mangled if need be).
-        operator: As the experiment names it: ``gemm`` or ``path/to/file.py:Class``.
+        operator: Its name in the experiment: ``gemm`` or ``path/to/file.py:Class``.
         problem: The operator's problem, complete.
         seed: Seed of the random inputs.
         base: Folder that a relative operator path starts from; None means the current folder.
@@ -57,20 +57,20 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How variants are checked and timed.
+    """The policy for checking and timing variants.
 
     Attributes:
         check: Compare the outputs with the reference before timing.
         measure: Time the variant.
-        launches: Number of times that the variant's sequence is launched on fresh data, for a profiler that watches,
-            from the cache state that `flush` asks for; 0 for none. Used without checking and timing.
+        launches: Number of launches of the variant's sequence on fresh data for a profiler, from the cache state that
+            `flush` selects; 0 for none. Used without checking and timing.
         baseline: Name of the baseline to interleave with the variant, or None.
         others: Names of further baselines, interleaved too.
-        warmup_ms: Least warm-up before the first timing in a worker, in milliseconds of wall-clock time.
-        rewarm_ms: Least warm-up before later timings, if the card has idled since the last one.
+        warmup_ms: Minimum warm-up before the first timing in a worker, in milliseconds of wall-clock time.
+        rewarm_ms: Minimum warm-up before later timings, if the card has idled since the last one.
         warmup_limit_ms: Longest warm-up while the SM clock is not steady.
-        min_samples: Least number of samples, however slow the kernel is.
-        max_samples: Largest number of samples, unless they scatter or the clock drops: then up to
+        min_samples: Minimum number of samples, however slow the kernel is.
+        max_samples: Maximum number of samples, unless they scatter or the clock drops: then up to
             `lab.gpu.timing.layout.LONGER` times as many.
         first_samples: Samples after which a variant that has settled is finished.
         settled: (p80 - p20) / median at or below which a variant has settled.
@@ -80,7 +80,7 @@ class Policy:
             win any more. None samples every variant in full.
         batch_below_us: Launches shorter than this, in microseconds, are timed several at once.
         flush: Whether L2 is flushed before each repetition.
-        timeout_s: Seconds without a sign of life, in a stage that waits for the GPU, after which the worker is
+        timeout_s: Seconds without a heartbeat, in a stage that waits for the GPU, after which the worker is
             killed. One launch may take this long.
         host_timeout_s: The same for stages that compute on the host (inputs, reference, comparison).
     """
@@ -107,7 +107,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job has no measurement.
+    """The reason why a job has no measurement.
 
     Attributes:
         stage: The stage in which it failed.
@@ -120,14 +120,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BaselineResult:
-    """The baseline that ran beside a variant.
+    """The result of a baseline that ran beside a variant.
 
     Attributes:
         name: ``cublas``.
         library: File and version: ``libcublas.so.13 13.1.0.3 (…/nvidia/cu13/lib)``; empty if the baseline is missing.
         kernel: Names of the kernels that it launches for this problem; empty if they could not be read.
         verification: Comparison of its output with the same reference; None if unchecked or missing.
-        note: Why it is missing, or what a reader must know about it; may be empty.
+        note: Why it is missing, or a remark for the reader; may be empty.
         ptx: PTX of its kernel if it is known, else empty.
     """
 
@@ -147,7 +147,7 @@ class JobResult:
         variant: The job's variant.
         verification: Comparison of the outputs with the reference, if they were checked.
         measurement: Times, if the variant was timed.
-        failure: What went wrong, or None.
+        failure: The failure, or None.
         baseline: The policy's baseline, if there is one and the job got that far.
         others: The policy's further baselines, likewise.
     """

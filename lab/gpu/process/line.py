@@ -1,4 +1,4 @@
-"""One card's queue: a session answers questions one after another on a thread, while the caller does other work."""
+"""One card's job queue: a session runs requests in order on its own thread."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class GpuLine:
-    """A session on a thread of its own. Use as a context manager."""
+    """A session on its own thread. Use as a context manager."""
 
     def __init__(self, session: GpuSession) -> None:
-        """Start the worker; if that fails, the first question raises the error.
+        """Start the worker; if that fails, the first request raises the error.
 
         Args:
             session: Closed when the context ends; if an exception ends it, its worker is killed.
@@ -33,23 +33,23 @@ class GpuLine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._session.__exit__(kind, error, trace)  # frees the thread from a job that does not end
+        self._session.__exit__(kind, error, trace)  # unblocks the thread from a job that does not end
         self._thread.shutdown()
 
-    def put(self, question: Callable[[GpuSession], T]) -> Future[T]:
-        """Call a function with the session after all that was put before.
+    def put(self, request: Callable[[GpuSession], T]) -> Future[T]:
+        """Queue a function to call with the session, after all earlier ones.
 
         Returns:
             Its result. The future raises MissingToolError if no worker could start at all.
         """
-        return self._thread.submit(self._ask, question)
+        return self._thread.submit(self._ask, request)
 
     def leave(self) -> None:
-        """Cancel what waits, and kill the worker on a thread of its own: the driver may hold it for long."""
+        """Cancel queued requests and kill the worker on a separate thread, since the driver may delay its exit."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         ending = (ConnectionAbortedError, None, None)
         threading.Thread(target=self._session.__exit__, args=ending, name="lab-gpu-end", daemon=True).start()
 
-    def _ask(self, question: Callable[[GpuSession], T]) -> T:
+    def _ask(self, request: Callable[[GpuSession], T]) -> T:
         self._started.result()
-        return question(self._session)
+        return request(self._session)

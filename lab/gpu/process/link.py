@@ -1,4 +1,4 @@
-"""The parent's end of one worker process: start it, send to it, wait for its messages, end it."""
+"""The parent's end of one worker process: start it, send to it, wait for its messages, stop it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.gpu.device.backend import Backend
 from lab.gpu.process import ahead
 
 _KILL_TIMEOUT_S: Final = 30.0
-"""The driver stops a running kernel before the process is gone."""
+"""Time for the driver to stop a running kernel before the process exits."""
 
 _STOP_TIMEOUT_S: Final = 5.0
 
@@ -23,29 +23,29 @@ class WorkerEndedError(Exception):
     """The worker is gone; the message says how it ended."""
 
     def __init__(self, message: str, *, killed: bool) -> None:
-        """Describe the end.
+        """Describe how the worker ended.
 
         Args:
             message: One line.
-            killed: Another process sent it SIGKILL.
+            killed: Whether another process sent it SIGKILL.
         """
         self.killed = killed
         super().__init__(message)
 
 
 class WorkerSilentError(Exception):
-    """The worker gave no sign of life within the limit."""
+    """The worker sent no heartbeat within the limit."""
 
 
 class WorkerLink(Protocol):
-    """What a session needs of a worker."""
+    """A worker as a session uses it."""
 
     @property
     def process_id(self) -> int | None:
         """Id of the worker's process."""
 
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process is running."""
 
     def send(self, message: object, activity: str = "") -> None:
         """Send a message.
@@ -67,14 +67,14 @@ class WorkerLink(Protocol):
         """
 
     def stop(self) -> None:
-        """End the worker in order; kill it if it does not answer."""
+        """Shut the worker down; kill it if it does not answer."""
 
     def kill(self) -> None:
-        """End the worker at once, whatever it does."""
+        """Kill the worker at once, whatever it is doing."""
 
 
 class WorkerProcess:
-    """A worker in a process of its own."""
+    """A worker in its own process."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class WorkerProcess:
         now: Callable[[], float] = time.monotonic,
         ready: Callable[[Sequence[Any], float], list[Any]] = wait,
     ) -> None:
-        """Watch a process that was started; `start_worker` starts one.
+        """Wrap a running worker process; `start_worker` starts one.
 
         Args:
             process: The worker's process.
             connection: The parent's end of the pipe.
             now: The host's clock, in seconds.
-            ready: Waits until some of the given objects are ready, or until a time in seconds is over.
+            ready: Waits until some of the given objects are ready, or for at most some seconds.
         """
         self._process, self._connection, self._now, self._ready = process, connection, now, ready
 
@@ -99,7 +99,7 @@ class WorkerProcess:
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process is running."""
         return self._process.is_alive()
 
     def send(self, message: object, activity: str = "") -> None:
@@ -113,10 +113,10 @@ class WorkerProcess:
         """Wait for the next message; see `WorkerLink.receive`."""
         deadline = self._now() + limit
         while not self._connection.poll():
-            left = deadline - self._now()
-            if left <= 0:
+            remaining = deadline - self._now()
+            if remaining <= 0:
                 raise WorkerSilentError(f"timed out after {limit:g} s ({activity})")
-            ready = self._ready([self._connection, self._process.sentinel], left)
+            ready = self._ready([self._connection, self._process.sentinel], remaining)
             if ready == [self._process.sentinel] and not self._connection.poll():
                 raise self._ended(activity)
         try:
@@ -125,19 +125,19 @@ class WorkerProcess:
             raise self._ended(activity) from error
 
     def stop(self) -> None:
-        """End the worker in order; kill it if it does not answer."""
+        """Shut the worker down; kill it if it does not answer."""
         with contextlib.suppress(OSError):
             self._connection.send(None)
         self._process.join(_STOP_TIMEOUT_S)
         self.kill()
 
     def kill(self) -> None:
-        """End the worker at once, whatever it does."""
+        """Kill the worker at once, whatever it is doing."""
         self._connection.close()
         if self._process.is_alive():
             self._process.kill()
         self._process.join(_KILL_TIMEOUT_S)
-        with contextlib.suppress(ValueError):  # the driver still holds it: nothing more can be done here
+        with contextlib.suppress(ValueError):  # the driver still holds it
             self._process.close()
 
     def _ended(self, activity: str) -> WorkerEndedError:
@@ -158,13 +158,13 @@ class WorkerProcess:
 def start_worker(backend: Callable[[], Backend]) -> WorkerProcess:
     """Start a worker process.
 
-    That is the one that was prepared, if there is one: see `lab.gpu.process.ahead`.
+    A spare worker is used if there is one; see `lab.gpu.process.ahead`.
 
     Args:
         backend: Called in the worker to open the device. It must be importable there: a function or class of a module.
     """
     process, connection = ahead.take() or ahead.started(imports=False)
     worker = WorkerProcess(process, connection)
-    with contextlib.suppress(WorkerEndedError):  # whoever waits for its first message hears how it ended
+    with contextlib.suppress(WorkerEndedError):  # waiting for its first message reports how it ended
         worker.send(backend, "starting")
     return worker

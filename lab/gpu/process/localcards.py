@@ -1,4 +1,4 @@
-"""The GPUs of this machine: a worker process and a line of work for each."""
+"""The GPUs of this machine, each with a worker process and a job queue."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from lab.gpu.process.worker import cuda_backend
 from lab.gpu.timing.survey import Survey, SurveyPoint
 
 STRIKES: Final = 2
-"""Jobs that hang on a card and run on another one, after which the card is lost. A kernel may hang once in a while by
-its own fault, as with a race between its threads; twice in a row it is the card's."""
+"""Hangs on a card, each of a job that then runs elsewhere, after which the card is lost; one may be a kernel's race."""
 
 SWITCH_S: Final = 0.0005
-"""Seconds after which a thread that computes gives way to one of a card: Python's own 5 ms leave a card idle for as
-long after every job. Two cards played by processes, with jobs of 20 ms for each of which the main thread computes 7:
-13.0 ms a job with 5 ms, 11.1 ms with this."""
+"""Thread switch interval in seconds: Python's default of 5 ms leaves a card idle for as long after every job. With two
+simulated cards, jobs of 20 ms and 7 ms of main-thread work per job, a job took 13.0 ms with 5 ms and 11.1 with this."""
 
 
 def open_card(card: Card) -> GpuSession:
@@ -36,14 +34,14 @@ def open_card(card: Card) -> GpuSession:
 
 @dataclass(eq=False, slots=True)
 class _Order:
-    """Something to do on a card.
+    """A job or survey for a card.
 
     Attributes:
-        ask: Does it.
-        told: Makes the caller's answer of what `ask` returned, the card's id and the worker's number.
-        silent: What hung, by name; empty where nothing did.
-        promised: What the caller waits for.
-        card: Id of the card that the caller asks for, or None.
+        ask: Runs it on a session.
+        told: Builds the caller's answer from the result of `ask`, the card's id and the worker's number.
+        silent: Returns the names of what hung; empty if nothing did.
+        promised: The future that the caller waits for.
+        card: Id of the requested card, or None.
         hung: Ids of the cards on which it hung.
     """
 
@@ -57,14 +55,14 @@ class _Order:
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """A card at work.
+    """A card in the pool.
 
     Attributes:
         card: The card.
-        line: Its line.
-        pending: Orders in the line.
+        line: Its queue.
+        pending: Orders in the queue.
         strikes: Orders that hung here and ran elsewhere.
-        lost: It is out of the pool.
+        lost: Whether it has left the pool.
     """
 
     card: Card
@@ -76,12 +74,12 @@ class _Seat:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of an order.
+    """The result of an order.
 
     Attributes:
-        value: What `_Order.ask` returned.
+        value: The result of `_Order.ask`.
         worker: Number of the worker.
-        lost: Why no new worker starts in place of the one that the order cost; empty where one does.
+        lost: Why no new worker starts after the order lost the old one; empty if one does.
     """
 
     value: Any
@@ -97,7 +95,7 @@ class LocalCards:
     """
 
     def __init__(self, cards: Sequence[Card], session: Callable[[Card], GpuSession] = open_card) -> None:
-        """Start a worker on each card at once; they start side by side.
+        """Start a worker on each card, all in parallel.
 
         Args:
             cards: The cards, of one model.
@@ -127,14 +125,14 @@ class LocalCards:
     def survey(self, order: Survey, cubins: Mapping[str, bytes], *, card: str | None = None) -> Future[Surveyed]:
         """See `Cards.survey`."""
 
-        def told(points: tuple[SurveyPoint, ...], used: str, worker: int) -> Surveyed:
+        def build_result(points: tuple[SurveyPoint, ...], used: str, worker: int) -> Surveyed:
             del worker
             return Surveyed(points, used)
 
         def silent(points: tuple[SurveyPoint, ...]) -> frozenset[str]:
             return frozenset(point.kernel for point in points if point.silent)
 
-        return self._put(_Order(lambda session: session.survey(order, cubins), told, silent, card=card))
+        return self._put(_Order(lambda session: session.survey(order, cubins), build_result, silent, card=card))
 
     def release(self) -> None:
         """See `Cards.release`."""
@@ -163,14 +161,14 @@ class LocalCards:
         return order.promised
 
     def _seat_for(self, order: _Order) -> _Seat:
-        """The card that was asked for, else the one with the least to do, where the order has not hung yet."""
-        there = [seat for seat in self._all if not seat.lost]
-        untried = [seat for seat in there if seat.card.id not in order.hung] or there
-        asked = [seat for seat in untried if seat.card.id == order.card]
-        return asked[0] if asked else min(untried, key=lambda seat: seat.pending)
+        """Return the requested card, else the least busy one; cards on which the order hung come last."""
+        available = [seat for seat in self._all if not seat.lost]
+        untried = [seat for seat in available if seat.card.id not in order.hung] or available
+        requested = [seat for seat in untried if seat.card.id == order.card]
+        return requested[0] if requested else min(untried, key=lambda seat: seat.pending)
 
     def _carry_out(self, order: _Order, session: GpuSession) -> _Answer:
-        """Do what was ordered; where that cost the worker, see at once whether the card takes a new one."""
+        """Run an order; if it lost the worker, try at once to start a new one."""
         value, worker, lost = order.ask(session), session.workers, ""
         if len(self.cards) > 1 and session.process_id is None and not self._closed:
             try:
@@ -195,11 +193,11 @@ class LocalCards:
             order.promised.set_result(order.told(answer.value, seat.card.id, answer.worker))
 
     def _again(self, order: _Order, seat: _Seat, future: Future[_Answer]) -> bool:
-        """Whether another card must do it, since this one was lost with it or because of it."""
+        """Return whether another card must run the order because this one was lost or the order hung on it."""
         if seat.lost:  # while the order waited there, or ran
             return True
-        others = len(self.cards) > 1
-        if future.cancelled() or not others:
+        has_others = len(self.cards) > 1
+        if future.cancelled() or not has_others:
             return False
         if (error := future.exception()) is not None:
             if not isinstance(error, MissingToolError):
@@ -213,11 +211,11 @@ class LocalCards:
         return self._hung_here_alone(order, seat, order.silent(answer.value))
 
     def _hung_here_alone(self, order: _Order, seat: _Seat, silent: frozenset[str]) -> bool:
-        """Whether to try what hung on another card; if it does not hang there, the first card counts a strike."""
+        """Return whether to retry a hung order on another card; if it runs there, the first card gets a strike."""
         if order.hung:
             self._hanging |= silent  # on two cards: it is the kernel
             if not silent:
-                first = next(one for one in self._all if one.card.id == order.hung[0])
+                first = next(candidate for candidate in self._all if candidate.card.id == order.hung[0])
                 first.strikes += 1
                 if first.strikes >= STRIKES and not first.lost:
                     self._lose(first, f"{STRIKES} kernels that hung there ran on another card")
@@ -227,11 +225,11 @@ class LocalCards:
         order.hung.append(seat.card.id)
         return True
 
-    def _lose(self, seat: _Seat, why: str) -> None:
-        """Take a card out of the pool; what waits in its line is cancelled, which hands it to the others."""
+    def _lose(self, seat: _Seat, cause: str) -> None:
+        """Remove a card from the pool; cancelling its queue hands the orders to the other cards."""
         seat.lost = True
-        reason = why.rstrip(".")
-        self.notes += (f"{seat.card.label} was lost: {reason}. What it had not finished went to the other cards.",)
+        reason = cause.rstrip(".")
+        self.notes += (f"{seat.card.label} was lost: {reason}. Its unfinished jobs went to the other cards.",)
         seat.line.leave()
 
 

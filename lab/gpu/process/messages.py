@@ -25,12 +25,12 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """From the worker: a sign of life.
+    """From the worker: a heartbeat.
 
     Attributes:
-        activity: What begins or goes on: ``launch``, ``measurement``.
+        activity: The current activity: ``launch``, ``measurement``.
         on_host: The host computes; the worker does not wait for the GPU.
-        subject: The kernel of a survey that it concerns; else empty.
+        subject: The survey's kernel that it concerns; else empty.
     """
 
     activity: str
@@ -56,7 +56,7 @@ class SurveyReply:
     """From the worker: a survey is finished.
 
     Attributes:
-        points: One for each entrant; if the device failed, only that of the kernel at fault.
+        points: One per entrant; if the device failed, only that of the kernel at fault.
         usable: The worker can take another job.
     """
 

@@ -1,4 +1,4 @@
-"""The output of a GPU worker: `printf` of a kernel is written by the driver, to the process's standard output."""
+"""Relay of a GPU worker's standard output, to which the driver writes the kernels' `printf`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LINE_BUFFERED: Final = 1
 
 
 class StdoutRelay:
-    """Writes what this process prints on standard output to standard error, as text of others.
+    """A relay from this process's standard output to its standard error.
 
-    C's own buffer is emptied with each line, so that a process that is killed loses little.
+    C's stdout is line-buffered, so that a killed process loses little output.
     """
 
     def __init__(self) -> None:
-        """Begin."""
+        """Redirect standard output and start the relay."""
         self._end, end = os.pipe()
         os.dup2(end, 1)
         os.close(end)
@@ -31,12 +31,12 @@ class StdoutRelay:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait until everything is written."""
+        """Stop the relay once everything is written."""
         self._c.fflush(None)
         os.dup2(2, 1)
         self._thread.join()
 
     def _relay(self) -> None:
         decoder = getincrementaldecoder("utf-8")("backslashreplace")
-        while part := os.read(self._end, 1 << 16):
-            write(decoder.decode(part), error=True, end="")
+        while chunk := os.read(self._end, 1 << 16):
+            write(decoder.decode(chunk), error=True, end="")

@@ -1,4 +1,4 @@
-"""Running jobs and surveys on one backend. An error becomes the result of the job that caused it."""
+"""Run jobs and surveys on one backend. An error becomes the result of the job that caused it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lab.operators.builtin import operator
 
 
 class JobRunner:
-    """Runs jobs, and keeps what the next job may need again."""
+    """A job runner that keeps the data that the next job may share."""
 
     def __init__(self, backend: Backend, send: Callable[[object], None]) -> None:
-        """Run on this backend.
+        """Bind the runner to a backend.
 
         Args:
             backend: The device.
@@ -36,7 +36,7 @@ class JobRunner:
         self._data: ProblemData | None = None
 
     def survey(self, order: Survey) -> SurveyReply:
-        """Check and time many kernels at one size. An error of the device is blamed on the kernel that ran."""
+        """Check and time many kernels at one size. A device error is attributed to the kernel that ran."""
         self._data = None  # its buffers make room
         try:
             return SurveyReply(self._surveyor.answer(order), usable=True)
@@ -55,7 +55,7 @@ class JobRunner:
             return Reply(self._run(job, policy, data), usable=True)
         except RefusedError as error:
             return Reply(result.failed(JobStage.LAUNCH, str(error)), usable=True)
-        except LabError as error:  # the user's operator or reference: the device has no part in it
+        except LabError as error:  # from the user's operator or reference, not from the device
             return Reply(result.failed(JobStage.PREPARE, str(error)), usable=True)
         except Exception as error:  # noqa: BLE001 - one job's fault must not end the sweep
             stage = JobStage.LAUNCH if isinstance(error, self._backend.errors) else JobStage.CRASH
@@ -93,31 +93,31 @@ class JobRunner:
         return self._measured(result, launch, policy, data) if policy.measure else result
 
     def _stand_in(self, job: Job, data: ProblemData) -> None:
-        """Take the outputs of another variant as the reference; its buffers may have other sizes."""
-        inputs, own = data.inputs, job.data_key == data.key
-        if not own:
+        """Use another variant's outputs as the reference; its buffers may have other sizes."""
+        inputs, same_data = data.inputs, job.data_key == data.key
+        if not same_data:
             inputs = data.operator.inputs(data.operator.restored(job.problem), job.seed)
             self._backend.load(inputs)
         outputs = self._checker.outputs_of(self._backend.kernel(job.cubin, job.launches))
-        if not own:
+        if not same_data:
             self._backend.load(data.inputs)
         data.agreed(data.operator.as_expected(data.problem, outputs))
 
     def _measured(self, result: JobResult, launch: Enqueue, policy: Policy, data: ProblemData) -> JobResult:
         names = (policy.baseline, *policy.others)
-        found = [self._checker.baseline(name, data, check=policy.check) if name else (None, None) for name in names]
-        results = [described for _, described in found]
+        baselines = [self._checker.baseline(name, data, check=policy.check) if name else (None, None) for name in names]
+        results = [described for _, described in baselines]
         result = replace(result, baseline=results[0], others=tuple(r for r in results[1:] if r))
         self._signs.begin("upload")
         self._backend.upload()
         contenders = [Contender("kernel", launch)]
-        contenders += [Contender(baseline.name, baseline.launch) for baseline, _ in found if baseline is not None]
+        contenders += [Contender(baseline.name, baseline.launch) for baseline, _ in baselines if baseline is not None]
         self._signs.begin("measurement")
         measurement = measure(self._backend, contenders, policy, self._history, self._signs.alive)
         return replace(result, measurement=measurement)
 
     def _launch_alone(self, launch: Enqueue, policy: Policy) -> None:
-        """Launch the sequence for a profiler, without any other kernel except those that empty L2."""
+        """Launch the sequence for a profiler, with no other kernels except those that flush L2."""
         self._signs.begin("upload")
         self._backend.upload()
         if policy.flush.empties:
@@ -126,7 +126,7 @@ class JobRunner:
         self._backend.run((launch,) * policy.launches)
 
     def _reason(self, error: Exception) -> str:
-        """Say what went wrong during which activity; the traceback of an unforeseen error goes to stderr."""
+        """Describe an error and its activity; the traceback of an unforeseen error goes to stderr."""
         if isinstance(error, self._backend.errors):
             return f"CUDA error: {cuda_words(error)} ({self._signs.activity})"
         write("".join(traceback.format_exception(error)), error=True, end="")
@@ -134,7 +134,7 @@ class JobRunner:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an error by its type and text; what is meant for users says enough."""
+    """Describe an error by its type and text, or by its text alone if it is meant for users."""
     if isinstance(error, LabError):
         return str(error)
     text = str(error)

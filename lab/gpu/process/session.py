@@ -1,4 +1,4 @@
-"""The parent's side: start the worker, hand it jobs, replace it when it hangs or dies.
+"""The parent's side: start the worker, send it jobs, replace it when it hangs or dies.
 
 ::
 
@@ -31,10 +31,10 @@ START_TIMEOUT_S: Final = 120.0
 
 
 class GpuSession:
-    """A worker on one GPU, replaced whenever a job costs it. Use as a context manager.
+    """A worker on one GPU, replaced after a hang or a crash. Use as a context manager.
 
-    Starting a process imports the main module again, as `multiprocessing` does: a script that uses this class keeps
-    its own work under ``if __name__ == "__main__":``.
+    Starting a process imports the main module again, as `multiprocessing` does: a script that uses this class must
+    guard its own work with ``if __name__ == "__main__":``.
 
     Attributes:
         workers: Number of workers started so far.
@@ -45,7 +45,7 @@ class GpuSession:
         backend: Callable[[], Backend] = cuda_backend,
         starter: Callable[[Callable[[], Backend]], WorkerLink] = start_worker,
     ) -> None:
-        """Prepare; nothing starts yet.
+        """Configure the session; nothing starts yet.
 
         Args:
             backend: Called in the worker to open the device. It must be importable there: a function or class of a
@@ -69,7 +69,7 @@ class GpuSession:
             self.close()
         else:
             self._closed = True
-            self._kill()  # an interrupted job may never return
+            self._kill()  # an interrupted job may not return
 
     @property
     def process_id(self) -> int | None:
@@ -95,10 +95,10 @@ class GpuSession:
         return self._description
 
     def run(self, job: Job, policy: Policy) -> JobResult:
-        """Run one job, in a new worker if the last job cost the old one.
+        """Run one job, in a new worker if the last job lost the old one.
 
-        Whatever the job does, a result comes back: a hang, a crash or a CUDA error is this job's failure and costs
-        no other. If another process kills the worker, it is replaced once and the job starts again.
+        A result is always returned: a hang, a crash or a CUDA error fails this job and no
+        other. If another process kills the worker, it is replaced once and the job starts again.
 
         Args:
             job: The job.
@@ -112,7 +112,7 @@ class GpuSession:
     def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[SurveyPoint, ...]:
         """Time many kernels at one size.
 
-        A kernel that costs the worker gets a point that says so, and the others run again in a new worker.
+        A kernel that hangs or crashes the worker gets a failed point, and the others run again in a new worker.
 
         Args:
             order: The size and the kernels, without machine code.
@@ -125,8 +125,8 @@ class GpuSession:
         entrants, baseline = order.entrants, order.baseline
         while entrants or baseline:
             if reason := self._not_started():
-                return (*lost, *(SurveyPoint(one.kernel, failure=reason) for one in entrants))
-            new = {one.kernel: cubins[one.kernel] for one in entrants if one.kernel not in self._sent}
+                return (*lost, *(SurveyPoint(entrant.kernel, failure=reason) for entrant in entrants))
+            new = {entrant.kernel: cubins[entrant.kernel] for entrant in entrants if entrant.kernel not in self._sent}
             answer = self._surveyed(replace(order, entrants=entrants, baseline=baseline, cubins=new))
             if answer.usable:
                 self._sent.update(new)
@@ -134,30 +134,30 @@ class GpuSession:
             self._kill()
             (fault,) = answer.points
             blamed = {fault.kernel}
-            if fault.kernel not in {*(one.kernel for one in entrants), BASELINE}:
-                blamed = {BASELINE, *(one.kernel for one in entrants)}  # no kernel's fault: there is nothing to retry
-            lost += [replace(fault, kernel=one.kernel) for one in entrants if one.kernel in blamed]
+            if fault.kernel not in {*(entrant.kernel for entrant in entrants), BASELINE}:
+                blamed = {BASELINE, *(entrant.kernel for entrant in entrants)}  # no kernel at fault: nothing to retry
+            lost += [replace(fault, kernel=entrant.kernel) for entrant in entrants if entrant.kernel in blamed]
             if baseline and BASELINE in blamed:
                 baseline, lost = False, [*lost, replace(fault, kernel=BASELINE)]
-            entrants = tuple(one for one in entrants if one.kernel not in blamed)
+            entrants = tuple(entrant for entrant in entrants if entrant.kernel not in blamed)
         return tuple(lost)
 
     def restart(self) -> GpuDescription:
-        """End the worker and start a new one.
+        """Replace the worker with a new one.
 
         Raises:
             MissingToolError: It cannot start.
         """
         link, self._link = self._link, None
-        with ThreadPoolExecutor(1) as beside:  # giving a context up takes a moment, as making one does
+        with ThreadPoolExecutor(1) as beside:  # destroying a context takes a moment, as does creating one
             ended = beside.submit(link.stop) if link is not None else None
-            found = self.start()
+            description = self.start()
             if ended is not None:
                 ended.result()
-        return found
+        return description
 
     def close(self) -> None:
-        """End the worker in order; kill it if it does not answer."""
+        """Shut the worker down; kill it if it does not answer."""
         link, self._link = self._link, None
         if link is not None:
             link.stop()
@@ -168,7 +168,7 @@ class GpuSession:
             link.kill()
 
     def _run(self, job: Job, policy: Policy, *, again: bool) -> JobResult:
-        """Run a job; `again` says that a worker was killed over it before."""
+        """Run a job; `again` means that its worker was killed once already."""
         result = JobResult(job.variant)
         if reason := self._not_started():
             return result.failed(JobStage.CRASH, reason)
@@ -190,7 +190,7 @@ class GpuSession:
         return answer.result
 
     def _exchange(self, order: JobOrder) -> Reply:
-        link = self._link  # the thread that ends the session may take it away
+        link = self._link  # the thread that ends the session may clear it
         assert link is not None  # noqa: S101 - `start` has run
         link.send(order)
         activity, on_host = "inputs", True
@@ -208,7 +208,7 @@ class GpuSession:
                 activity, on_host = message.activity, message.on_host
 
     def _surveyed(self, order: Survey) -> SurveyReply:
-        """Return the worker's answer; if it hangs or dies, a fault of the kernel that it was running."""
+        """Return the worker's answer, or a failed point of the running kernel if the worker hangs or dies."""
         link = self._link  # as above
         assert link is not None  # noqa: S101 - `start` has run
         subject = activity = ""
@@ -231,16 +231,16 @@ class GpuSession:
         """Start the worker.
 
         Returns:
-            Why no new worker starts, which fails only the present job or survey; empty if a worker runs.
+            Why no new worker starts, which fails only the current job or survey; empty if a worker runs.
 
         Raises:
             MissingToolError: No worker has run yet and none can start.
         """
-        known = self._description is not None
+        had_worker = self._description is not None
         try:
             self.start()
         except MissingToolError as error:
-            if not known:
+            if not had_worker:
                 raise
             return f"a new worker could not start: {error}"
         return ""

@@ -1,4 +1,4 @@
-"""Signs of life: what the worker is doing, told to the parent often enough and not too often."""
+"""Heartbeats: report the worker's activity to the parent at a limited rate."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 from lab.gpu.process.messages import Progress
 
 EVERY_S: Final = 0.2
-"""Least time in seconds between two signs of the same activity."""
+"""Minimum seconds between two heartbeats of the same activity."""
 
 
 class SignsOfLife:
-    """Sends `Progress` messages.
+    """A sender of heartbeats, which are `Progress` messages.
 
     Attributes:
         activity: What the worker is doing.
-        subject: The kernel of a survey that it is doing it with; else empty.
+        subject: The survey's kernel that it is working on; else empty.
     """
 
     def __init__(self, send: Callable[[object], None], now: Callable[[], float] = time.monotonic) -> None:
-        """Send through `send`.
+        """Store the callbacks.
 
         Args:
             send: Sends a message to the parent.
@@ -33,14 +33,14 @@ class SignsOfLife:
         self.subject = ""
 
     def begin(self, activity: str, *, on_host: bool = False) -> None:
-        """Announce an activity; `on_host` says that the worker does not wait for the GPU."""
+        """Report an activity; `on_host` means that the worker does not wait for the GPU."""
         self.activity, self._last = activity, self._now()
         self._send(Progress(activity, on_host))
 
     def begin_with(self, activity: str, subject: str) -> None:
-        """Announce an activity with one kernel of a survey.
+        """Report an activity on one kernel of a survey.
 
-        Every launch is announced, since it may be the last; samples come by the thousand and are announced rarely.
+        Every launch is reported, since it may hang or crash. Samples come by the thousand and are reported rarely.
         """
         self.subject = subject
         if activity != self.activity or activity == "launch" or self._due():
@@ -48,7 +48,7 @@ class SignsOfLife:
             self._send(Progress(activity, on_host=False, subject=subject))
 
     def alive(self) -> None:
-        """Repeat the last announcement if it was some time ago."""
+        """Repeat the last report if it was more than `EVERY_S` ago."""
         if self._due():
             self.begin(self.activity)
 

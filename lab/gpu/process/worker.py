@@ -1,8 +1,8 @@
 """The worker process: the only place where a kernel runs.
 
 A kernel can hang, trap or write out of bounds, and each of these may cost the CUDA context. The worker is therefore
-expendable: it takes one job at a time over a pipe, says what it is doing, and answers with a result and says whether
-it can go on. `lab.gpu.process.session` watches it from outside.
+expendable: it takes one job at a time over a pipe, reports its activity, and answers with a result and whether it
+is still usable. `lab.gpu.process.session` watches it from outside.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lab.gpu.timing.survey import Survey
 
 
 class Pipe(Protocol):
-    """The worker's end of the conversation."""
+    """The worker's end of the pipe."""
 
     def recv(self) -> Any:  # noqa: ANN401 - a pickled message
         """Wait for a message.
@@ -43,19 +43,21 @@ def cuda_backend(visible: str = "") -> Backend:
     """Open a GPU through PyCUDA.
 
     Args:
-        visible: What this process and those that it starts see as ``CUDA_VISIBLE_DEVICES``; empty leaves that as it is,
-            and the first visible GPU is opened.
+        visible: Value of ``CUDA_VISIBLE_DEVICES`` for this process and its children; empty keeps the current value and
+            opens the first visible GPU.
 
     Raises:
         MissingToolError: There is no GPU, or PyCUDA is missing.
     """
     if visible:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible  # the driver reads it when it starts, below
-    found = probe()
-    if isinstance(found, str):
-        raise MissingToolError(found)
+    gpu = probe()
+    if isinstance(gpu, str):
+        raise MissingToolError(gpu)
     if visible and (opened := device_id(0)) != visible:
-        raise MissingToolError(f"CUDA_VISIBLE_DEVICES={visible} opened {opened}: CUDA had started before it was set")
+        raise MissingToolError(
+            f"CUDA_VISIBLE_DEVICES={visible} opened {opened}: CUDA was initialised before it was set"
+        )
     from lab.gpu.device.cuda import CudaBackend  # noqa: PLC0415 - PyCUDA is imported in the worker only
 
     return CudaBackend()
@@ -70,7 +72,7 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
     try:
         backend = factory()
         connection.send(Ready(backend.describe()))
-    except Exception as error:  # noqa: BLE001 - whatever is wrong here, the parent must be told
+    except Exception as error:  # noqa: BLE001 - the parent must learn of any failure
         connection.send(Unusable(in_words(error)))
         return
     usable = serve(connection, JobRunner(backend, connection.send))
@@ -84,7 +86,7 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
 
 
 def serve(pipe: Pipe, runner: JobRunner) -> bool:
-    """Answer jobs and surveys until the parent ends the conversation or a job costs the context.
+    """Serve jobs and surveys until the parent ends the worker or a job loses the context.
 
     Returns:
         Whether the context is still usable.

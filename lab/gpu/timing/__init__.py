@@ -1,1 +1,1 @@
-"""How kernels are timed: cold or warm, in batches, interleaved with baselines."""
+"""Kernel timing: cold or warm, in batches, interleaved with baselines."""

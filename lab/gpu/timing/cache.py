@@ -1,4 +1,4 @@
-"""The state of the L2 cache while a kernel is timed, and how launches are queued: the only home of both rules.
+"""Rules for the L2 state of timed launches, cold or warm, and for the head start of their queue.
 
 **Cold or warm.** Let t be the time of the shortest kernel that is compared.
 
@@ -33,7 +33,7 @@ LEAST_HEAD_START_MS: Final = 0.03
 
 
 class Flush(StrEnum):
-    """Whether the L2 cache is flushed before each repetition."""
+    """The L2 flush setting for repetitions."""
 
     AUTO = "auto"  # flushed, unless a launch is so short that launches are timed in batches
     ON = "on"
@@ -41,12 +41,12 @@ class Flush(StrEnum):
 
     @classmethod
     def of(cls, cache: str) -> Flush:
-        """Return the setting for the cache state that a file asks for: `auto`, `cold` or `warm`."""
+        """Return the setting for the cache state in a file: `auto`, `cold` or `warm`."""
         return {"auto": cls.AUTO, COLD: cls.ON, WARM: cls.OFF}[cache]
 
     @property
     def empties(self) -> bool:
-        """Whether L2 is emptied before launches that a profiler watches, which are not timed."""
+        """True if L2 is flushed before profiled launches, which are not timed."""
         return self is not Flush.OFF
 
 
@@ -62,30 +62,30 @@ def is_cold(flush: Flush, shortest_ms: float, short_us: float = SHORT_US) -> boo
 
 
 def is_short(ms: float, short_us: float = SHORT_US) -> bool:
-    """Whether a launch of `ms` milliseconds is too short to be timed alone."""
+    """Return whether a launch of `ms` milliseconds is too short to be timed alone."""
     return ms * 1e3 < short_us
 
 
 def state(*, cold: bool) -> str:
-    """Return the name of the state that a record carries: `cold` or `warm`."""
+    """Return the name of the state in records: `cold` or `warm`."""
     return COLD if cold else WARM
 
 
-def batch_size(pilot_ms: float, aim_ms: float, most: int) -> int:
-    """Return how many launches to put between two events.
+def batch_size(pilot_ms: float, aim_ms: float, limit: int) -> int:
+    """Return the number of launches between two events.
 
     Args:
         pilot_ms: Estimated time of one launch, in milliseconds.
         aim_ms: Device time that the batch should take, in milliseconds.
-        most: Largest batch.
+        limit: Largest batch.
     """
-    return max(1, min(most, math.ceil(aim_ms / max(pilot_ms, 1e-6))))
+    return max(1, min(limit, math.ceil(aim_ms / max(pilot_ms, 1e-6))))
 
 
 def head_start_ms(batch: int, enqueue_ms: float) -> float:
-    """Return how long the device must be busy before a batch begins, in milliseconds.
+    """Return the milliseconds for which the device must be busy before a batch begins.
 
-    It is half as long again as the host needs to queue the batch and one untimed launch.
+    It is 1.5 times as long as the host needs to queue the batch and one untimed launch.
 
     Args:
         batch: Launches between the two events.

@@ -1,4 +1,4 @@
-"""Emptying L2 by reads, for launches whose DRAM traffic is counted.
+"""Flush L2 by reads, before launches whose DRAM traffic is counted.
 
 A memset evicts as well, but it leaves L2 full of lines that must still go to DRAM, and their bytes would be counted
 with the launch that follows.
@@ -46,7 +46,7 @@ def reader(arch: str, address: int, size: int, stream: cuda.Stream) -> Enqueue:
     function = module.get_function("lab_read_all")
     function.prepare("PqP")
 
-    def read(_module: object = module) -> None:  # the default keeps the module loaded
+    def queue_reads(_module: object = module) -> None:  # the default keeps the module loaded
         function.prepared_async_call((_BLOCKS, 1, 1), (_THREADS, 1, 1), stream, address, size // 16, address)
 
-    return read
+    return queue_reads

@@ -1,4 +1,4 @@
-"""How the timing of one variant is laid out, and what its samples say: pure functions of times.
+"""Timing plan of one variant and evaluation of its samples, as pure functions of times.
 
 `lab.gpu.timing.cache` decides whether a batch of samples is cold or warm.
 """
@@ -16,7 +16,7 @@ from lab.gpu.timing import cache
 from lab.measured.timing import Samples
 
 BATCH_MS: Final = 1.0
-"""Device time that a batch aims at: 2000 times the 0.5 µs resolution of CUDA events (cuEventElapsedTime)."""
+"""Target device time of a batch: 2000 times the 0.5 µs resolution of CUDA events (cuEventElapsedTime)."""
 
 MOST_LAUNCHES: Final = 256
 """Largest batch: the queue of a stream holds about a thousand launches before the host blocks."""
@@ -34,12 +34,12 @@ NOISY: Final = 0.05
 """A (p80 - p20) / median above this asks for more samples, and gets a note if they do not help."""
 
 LONGER: Final = 3
-"""Times the planned number of samples that a noisy or throttled variant may get."""
+"""Factor on the planned number of samples that a noisy or throttled variant may get."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidePlan:
-    """How one side of a comparison, the variant or a baseline, is timed.
+    """Timing plan of one side of a comparison, the variant or a baseline.
 
     Attributes:
         batch: Launches between two events.
@@ -52,7 +52,7 @@ class SidePlan:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """How a variant and its baselines are timed.
+    """Timing plan of a variant and its baselines.
 
     Attributes:
         cold: L2 is flushed before each repetition.
@@ -66,12 +66,12 @@ class BatchPlan:
 
     @property
     def cache(self) -> str:
-        """State of L2 as the record says it: `cold` or `warm`."""
+        """State of L2 in the record: `cold` or `warm`."""
         return cache.state(cold=self.cold)
 
 
 def make_plan(pilots_ms: Sequence[float], enqueue_ms: Sequence[float], policy: Policy) -> BatchPlan:
-    """Lay out the timing of a variant and its baselines.
+    """Plan the timing of a variant and its baselines.
 
     Args:
         pilots_ms: Device time of one launch of each side, in milliseconds.
@@ -91,23 +91,23 @@ def _side(pilot_ms: float, enqueue_ms: float, policy: Policy, *, cold: bool) -> 
 
 
 def warm_batch(pilot_ms: float, short_us: float) -> int:
-    """Return the launches to time together: 1 if a launch can be timed alone, else about `BATCH_MS` of them."""
+    """Return the launches per batch: 1 if a launch can be timed alone, else as many as take about `BATCH_MS`."""
     return max(2, cache.batch_size(pilot_ms, BATCH_MS, MOST_LAUNCHES)) if cache.is_short(pilot_ms, short_us) else 1
 
 
 def sample_count(cost_ms: float, policy: Policy) -> int:
-    """Return how many repetitions of `cost_ms` milliseconds the budget holds, within the policy's limits."""
+    """Return the number of repetitions of `cost_ms` that fit the budget, within the policy's limits."""
     affordable = int(policy.budget_s * 1e3 / max(cost_ms, 1e-6))
     return max(policy.min_samples, min(policy.max_samples, affordable))
 
 
 def is_steady(clocks: Sequence[int | None]) -> bool:
-    """Whether the last readings of the SM clock agree. Without readings there is nothing to wait for."""
+    """Return whether the last SM clock readings agree; true if one of them is missing."""
     last = list(clocks)[-STEADY_READINGS:]
-    known = [clock for clock in last if clock is not None]
-    if len(known) < len(last):
+    readings = [clock for clock in last if clock is not None]
+    if len(readings) < len(last):
         return True
-    return len(last) == STEADY_READINGS and max(known) - min(known) <= STEADY * max(known)
+    return len(last) == STEADY_READINGS and max(readings) - min(readings) <= STEADY * max(readings)
 
 
 def warmup_repeats(pilot_ms: float, chunk_ms: float = 10.0) -> int:
@@ -134,13 +134,13 @@ def clock_notes(
     clocks: Sequence[int | None], slow: Sequence[int], unused: Sequence[int], run_clock: int | None
 ) -> tuple[str, ...]:
     """Note the repetitions at a low SM clock; see `slow_repetitions` and `unused_repetitions`."""
-    known = [clock for clock in clocks if clock is not None]
+    readings = [clock for clock in clocks if clock is not None]
     if not slow:
         return ()
-    what = "; they are left out" if unused else "; they are used nevertheless, because too few others are left"
+    consequence = "; they are left out" if unused else "; they are kept because too few others are left"
     note = (
         f"{len(slow)} of {len(clocks)} repetitions ran below {SLOW_CLOCK:.0%} of the run's SM clock of {run_clock} MHz "
-        f"(median {int(np.median(known))} MHz, lowest {min(known)} MHz){what}"
+        f"(median {int(np.median(readings))} MHz, lowest {min(readings)} MHz){consequence}"
     )
     return (note,)
 

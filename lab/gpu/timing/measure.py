@@ -1,4 +1,4 @@
-"""Timing one variant beside its baselines: pilot, plan, warm-up, interleaved samples.
+"""Time one variant beside its baselines: pilot, plan, warm-up, interleaved samples.
 
 Launches repeat on the same buffers, and nothing is restored between them but the workspace that a sequence zeroes
 itself. With β ≠ 0 a gemm's C accumulates, which changes the values but not the work. State that changes the work fails
@@ -21,10 +21,10 @@ from lab.gpu.timing import cache, layout
 from lab.measured.timing import Measurement, Samples
 
 LONG_MS: Final = 100.0
-"""A launch this long is piloted once and left out of the warm-up: it warms the card up by itself."""
+"""Launches at least this long are piloted once and need no warm-up, since they warm up the card themselves."""
 
 IDLE_S: Final = 0.1
-"""Clocks stay up during a shorter pause; verifying and loading the next variant takes some milliseconds."""
+"""Longest pause that keeps clocks up; verifying and loading the next variant takes some milliseconds."""
 
 LATE: Final = 0.01
 """Share of a launch's time below which late queueing does not matter: it costs at most the queueing time."""
@@ -32,7 +32,7 @@ LATE: Final = 0.01
 
 @dataclass(slots=True)
 class CardHistory:
-    """What a worker remembers between measurements.
+    """A worker's state between measurements.
 
     Attributes:
         now: The host's clock, in seconds.
@@ -47,16 +47,16 @@ class CardHistory:
     busy_until: float = -math.inf
 
     def is_warm(self, clocks: Sequence[int | None]) -> bool:
-        """Whether the card has just finished another measurement and kept its clock, as `clocks` (MHz) show."""
+        """Return whether the card has just been measuring and kept its SM clock, as `clocks` (MHz) show."""
         if not self.warmed or self.now() - self.busy_until > IDLE_S:
             return False
         return all(clock >= (1 - layout.STEADY) * (self.run_clock or 0) for clock in clocks if clock is not None)
 
     def remember(self, clocks: Sequence[int | None]) -> None:
-        """Take the median of a measurement's SM clocks (MHz) into account."""
-        known = [clock for clock in clocks if clock is not None]
-        if known:
-            self.run_clock = max(self.run_clock or 0, int(np.median(known)))
+        """Update the run's SM clock with the median of a measurement's SM clocks (MHz)."""
+        readings = [clock for clock in clocks if clock is not None]
+        if readings:
+            self.run_clock = max(self.run_clock or 0, int(np.median(readings)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Contender:
 
 @dataclass(slots=True)
 class _Taken:
-    """What sampling yields: a list for each side, an SM clock (MHz) for each repetition, and whether it was cut off."""
+    """Sampled timings per side, SM clocks (MHz) per repetition, and whether sampling was cut off."""
 
     timings: tuple[list[BatchTiming], ...]
     clocks: list[int | None] = field(default_factory=list)
@@ -102,31 +102,31 @@ def measure(
         contenders: The variant, then its baselines.
         policy: Limits.
         history: The worker's memory; updated.
-        alive: Called between launches, so that the parent knows that the worker does not hang.
+        alive: Called between launches to send heartbeats to the parent.
     """
     bench = _Bench(backend, contenders, alive)
     pilots = bench.pilots()
     if not history.is_warm([pilot.sm_clock_mhz for pilot in pilots]):
         bench.warm_up(pilots, policy, history)
         backend.calibrate()
-        # pilots on an idle card are slow: the plan needs some at the clocks that count
+        # pilots on an idle card are slow: the plan needs pilots at operating clocks
         pilots = bench.pilots(pilots)
     plan = layout.make_plan([pilot.ms for pilot in pilots], [pilot.enqueue_ms for pilot in pilots], policy)
     before = backend.card_state()
-    taken = bench.sample(plan, policy, history)
+    sampled = bench.sample(plan, policy, history)
     after = backend.card_state()
-    slow = layout.slow_repetitions(taken.clocks, history.run_clock)
-    unused = layout.unused_repetitions(slow, len(taken.clocks), policy.min_samples)
-    samples = taken.samples(plan, unused)
+    slow = layout.slow_repetitions(sampled.clocks, history.run_clock)
+    unused = layout.unused_repetitions(slow, len(sampled.clocks), policy.min_samples)
+    samples = sampled.samples(plan, unused)
     notes = (
-        *_starved_notes(contenders, taken),
+        *_starved_notes(contenders, sampled),
         *(
             note
-            for contender, one in zip(contenders, samples, strict=True)
-            for note in layout.spread_notes(contender.name, one)
+            for contender, side_samples in zip(contenders, samples, strict=True)
+            for note in layout.spread_notes(contender.name, side_samples)
         ),
-        *layout.clock_notes(taken.clocks, slow, unused, history.run_clock),
-        *([f"sampled once: slower than {policy.beaten_ms:.4g} ms, beyond which it cannot win"] if taken.cut else []),
+        *layout.clock_notes(sampled.clocks, slow, unused, history.run_clock),
+        *([f"sampled once: slower than {policy.beaten_ms:.4g} ms, beyond which it cannot win"] if sampled.cut else []),
     )
     history.busy_until = history.now()
     has_baseline = len(contenders) > 1
@@ -138,22 +138,24 @@ def measure(
         before=before,
         after=after,
         notes=notes,
-        others={contender.name: one for contender, one in zip(contenders[2:], samples[2:], strict=True)},
+        others={
+            contender.name: side_samples for contender, side_samples in zip(contenders[2:], samples[2:], strict=True)
+        },
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The device and everything that is timed on it."""
+    """The device and the contenders that are timed on it."""
 
     backend: Backend
     contenders: Sequence[Contender]
     alive: Callable[[], None]
 
-    def pilots(self, known: Sequence[BatchTiming] = ()) -> list[BatchTiming]:
-        """Estimate the time of each side's launch; keep those of the `known` estimates that are long."""
+    def pilots(self, earlier: Sequence[BatchTiming] = ()) -> list[BatchTiming]:
+        """Estimate the time of each side's launch, reusing the `earlier` estimates of long launches."""
         return [
-            known[index] if known and known[index].ms >= LONG_MS else self._pilot(contender.launch)
+            earlier[index] if earlier and earlier[index].ms >= LONG_MS else self._pilot(contender.launch)
             for index, contender in enumerate(self.contenders)
         ]
 
@@ -168,7 +170,7 @@ class _Bench:
         return min(timings, key=lambda timing: timing.ms)
 
     def warm_up(self, pilots: Sequence[BatchTiming], policy: Policy, history: CardHistory) -> None:
-        """Launch all sides for the policy's least time, and on until the SM clock is steady or the limit is reached."""
+        """Launch all sides for the minimum time, then until the SM clock is steady or the limit is reached."""
         least_ms = policy.rewarm_ms if history.warmed else policy.warmup_ms
         short = [
             (contender.launch,) * layout.warmup_repeats(pilot.ms)
@@ -187,49 +189,49 @@ class _Bench:
         history.warmed = True
 
     def sample(self, plan: layout.BatchPlan, policy: Policy, history: CardHistory) -> _Taken:
-        """Take one sample of each side in turn: fewer if they agree soon, more if they scatter."""
-        taken = _Taken(tuple([] for _ in self.contenders))
+        """Sample the sides interleaved: fewer repetitions if they agree soon, more if they scatter."""
+        sampled = _Taken(tuple([] for _ in self.contenders))
         for end, spread in _ends(plan.n, policy):
-            while len(taken.clocks) < end:
-                self._repeat(plan, taken)
-                if len(taken.clocks) == 1 and policy.beaten_ms is not None:
-                    taken.cut = taken.timings[0][0].ms > policy.beaten_ms
-                    if taken.cut:
-                        return taken
-            history.remember(taken.clocks)
-            slow = layout.slow_repetitions(taken.clocks, history.run_clock)
+            while len(sampled.clocks) < end:
+                self._repeat(plan, sampled)
+                if len(sampled.clocks) == 1 and policy.beaten_ms is not None:
+                    sampled.cut = sampled.timings[0][0].ms > policy.beaten_ms
+                    if sampled.cut:
+                        return sampled
+            history.remember(sampled.clocks)
+            slow = layout.slow_repetitions(sampled.clocks, history.run_clock)
             good = end - len(slow)
             if good >= min(plan.n, policy.first_samples) and all(
-                samples.spread <= spread for samples in taken.samples(plan, slow)
+                samples.spread <= spread for samples in sampled.samples(plan, slow)
             ):
                 break
-        return taken
+        return sampled
 
-    def _repeat(self, plan: layout.BatchPlan, taken: _Taken) -> None:
+    def _repeat(self, plan: layout.BatchPlan, sampled: _Taken) -> None:
         clocks = []
-        for contender, side, timings in zip(self.contenders, plan.sides, taken.timings, strict=True):
+        for contender, side, timings in zip(self.contenders, plan.sides, sampled.timings, strict=True):
             self.alive()
             timings.append(
                 self.backend.time(contender.launch, batch=side.batch, lead_ms=side.lead_ms, rewarm=not plan.cold)
             )
             clocks.append(timings[-1].sm_clock_mhz)
-        known = [clock for clock in clocks if clock is not None]
-        taken.clocks.append(min(known) if known else self.backend.sm_clock())
+        readings = [clock for clock in clocks if clock is not None]
+        sampled.clocks.append(min(readings) if readings else self.backend.sm_clock())
 
 
 def _ends(n: int, policy: Policy) -> Iterator[tuple[int, float]]:
-    """Yield the numbers of samples at which sampling may end, each with the largest spread allowed there."""
+    """Yield the sample counts at which sampling may end, each with its largest allowed spread."""
     if policy.first_samples < n:
         yield policy.first_samples, policy.settled
     for times in range(1, layout.LONGER + 1):
         yield times * n, layout.NOISY
 
 
-def _starved_notes(contenders: Sequence[Contender], taken: _Taken) -> tuple[str, ...]:
+def _starved_notes(contenders: Sequence[Contender], sampled: _Taken) -> tuple[str, ...]:
     return tuple(
         f"{contender.name}: in {starved} of {len(timings)} repetitions the host may have queued launches more "
         "slowly than the GPU ran them, so the time may include host overhead"
-        for contender, timings in zip(contenders, taken.timings, strict=True)
+        for contender, timings in zip(contenders, sampled.timings, strict=True)
         if (starved := sum(_host_matters(timing) for timing in timings))
     )
 

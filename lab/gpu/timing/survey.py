@@ -1,4 +1,4 @@
-"""Timing many kernels at one size: the request, the answer and the procedure.
+"""Time many kernels at one size: the request, the answer and the procedure.
 
 A run of tens of thousands of points cannot afford what a sweep does for each of them: inputs made on the host, buffers
 and modules loaded, a reference in NumPy, thirty samples. Here buffers are made once, at the largest size, and every
@@ -8,9 +8,9 @@ that the device computes, and that launch is its warm-up. Then
 1. each kernel runs once with L2 flushed, which is its first sample; if the fastest is short (`lab.gpu.timing.cache`),
    each kernel runs a warm batch of launches instead, so that all times at a size are of one kind;
 2. kernels more than `drop` slower than the fastest get no other sample;
-3. the rest, and the baseline, take turns until each has its samples.
+3. the rest and the baseline are interleaved until each has its samples.
 
-A policy may ask for a pause before each sample, as the Tensile paper's benchmarks have one, so that the GPU cools.
+A policy may set a pause before each sample, as in the Tensile paper's benchmarks, so that the GPU cools.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BASELINE: Final = CUBLAS
 """Name of the baseline's point."""
 
 BATCH_MS: Final = 0.2
-"""Device time that a batch aims at. It is shorter than a sweep's, because there are many points."""
+"""Target device time of a batch, shorter than a sweep's because there are many points."""
 
 MOST_LAUNCHES: Final = 32
 """Largest batch."""
@@ -42,7 +42,7 @@ ALIGNMENT: Final = 256
 """Bytes to which CUDA aligns every allocation (CUDA C++ Programming Guide, device memory accesses)."""
 
 FEW: Final = 3
-"""Least number of samples of a long kernel: a median and one on each side of it."""
+"""Minimum number of samples of a long kernel: a median and one on each side of it."""
 
 JITTER_MS: Final = 0.003
 """Differences below this, in milliseconds, are noise: the events' resolution and the scatter of a launch."""
@@ -50,7 +50,7 @@ JITTER_MS: Final = 0.003
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all sizes of a survey share.
+    """Parameters shared by all sizes of a survey.
 
     Attributes:
         dtype: Element type of A, B and C.
@@ -80,7 +80,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class SurveyPolicy:
-    """How points are timed.
+    """The policy for timing points.
 
     Attributes:
         samples: Samples of a kernel that is not dropped.
@@ -92,7 +92,7 @@ class SurveyPolicy:
         warmup_ms: Warm-up before the first sample of a worker.
         pause_ms: Time that the host sleeps before each sample, so that the GPU cools; 0 for none.
         batch_below_us: If the fastest kernel is shorter than this, launches are timed in batches.
-        timeout_s: Seconds without a sign of life after which the worker is killed.
+        timeout_s: Seconds without a heartbeat after which the worker is killed.
     """
 
     samples: int = 5
@@ -140,7 +140,7 @@ class SurveyPoint:
         error: Largest error relative to its scale; None if it was not compared.
         failure: Why it has no samples; empty if it has some.
         note: The baseline's library; empty for other kernels.
-        silent: It failed because the worker gave no sign of life, which may be the card's fault.
+        silent: It failed because the worker sent no heartbeat, which may be the card's fault.
     """
 
     kernel: str
@@ -153,12 +153,12 @@ class SurveyPoint:
 
 
 def room(buffer: Workspace) -> int:
-    """Return the bytes that a scratch buffer takes if buffers lie one behind another, each aligned to `ALIGNMENT`."""
+    """Return the bytes of a workspace buffer, rounded up to `ALIGNMENT`."""
     return -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
 
 
 class Surveyor:
-    """Answers surveys on one backend and keeps the buffers between them."""
+    """A survey runner on one backend that keeps its buffers between surveys."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Surveyor:
         now: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Start without buffers.
+        """Create a surveyor without buffers.
 
         Args:
             backend: The device.
@@ -182,7 +182,7 @@ class Surveyor:
         self._warm = False
 
     def answer(self, order: Survey) -> tuple[SurveyPoint, ...]:
-        """Check and time every entrant. Errors of the device are raised."""
+        """Check and time every entrant. Device errors are raised."""
         self._cubins.update(order.cubins)
         ground = self._prepared(order.ground)
         if order.policy.verify:
@@ -204,12 +204,12 @@ class Surveyor:
             points[name] = replace(points[name], samples=samples, cache=state)
         return tuple(points.values())
 
-    def _prepared(self, wanted: Ground) -> Field:
-        if self._field is None or self._ground != wanted:
+    def _prepared(self, ground: Ground) -> Field:
+        if self._field is None or self._ground != ground:
             self._begin("allocation", "")
             self._field = None  # frees the old buffers first
-            self._field = self._backend.field(wanted.dtype, wanted.elements, wanted.workspace_bytes, wanted.seed)
-            self._ground = wanted
+            self._field = self._backend.field(ground.dtype, ground.elements, ground.workspace_bytes, ground.seed)
+            self._ground = ground
         return self._field
 
     def _checked(self, ground: Field, entrant: Entrant, order: Survey) -> tuple[SurveyPoint, Enqueue | None]:
@@ -264,16 +264,16 @@ class Surveyor:
             lead_ms = cache.head_start_ms(batch, pilots[name].enqueue_ms)
             return self._backend.time(launches[name], batch=batch, lead_ms=lead_ms, rewarm=not cold).ms
 
-        taken = {name: [pilot.ms if cold else sample(name)] for name, pilot in pilots.items()}
-        kept = _kept({name: first for name, (first,) in taken.items()}, batches, order)
-        while wanting := [name for name in kept if _wanting(taken[name], policy)]:
-            for name in wanting:
-                taken[name].append(sample(name))
+        times_by_name = {name: [pilot.ms if cold else sample(name)] for name, pilot in pilots.items()}
+        remaining = _kept({name: first for name, (first,) in times_by_name.items()}, batches, order)
+        while pending := [name for name in remaining if _wanting(times_by_name[name], policy)]:
+            for name in pending:
+                times_by_name[name].append(sample(name))
         state = cache.state(cold=cold)
-        return {name: (Samples(tuple(ms), batches[name]), state) for name, ms in taken.items()}
+        return {name: (Samples(tuple(ms), batches[name]), state) for name, ms in times_by_name.items()}
 
     def _begin_sample(self, name: str, policy: SurveyPolicy) -> None:
-        """Kernels take turns, so a pause before each sample is one between kernels."""
+        """Pause as the policy says, then report a sample; kernels are interleaved, so a pause lies between kernels."""
         if policy.pause_ms:
             self._begin("pause", name)
             self._sleep(policy.pause_ms / 1e3)
@@ -291,12 +291,12 @@ class Surveyor:
 
 
 def _fastest(ms: Mapping[str, float]) -> float:
-    """Return the time of the fastest kernel, the baseline left out: it must not cost the best kernel its samples."""
-    return min(one for name, one in ms.items() if name != BASELINE or len(ms) == 1)
+    """Return the fastest kernel's time without the baseline, which must not cost the best kernel its samples."""
+    return min(duration for name, duration in ms.items() if name != BASELINE or len(ms) == 1)
 
 
 def _kept(first_ms: Mapping[str, float], batches: Mapping[str, int], order: Survey) -> list[str]:
-    """Return the names that get further samples, by their first sample in milliseconds."""
+    """Return the kernels that get further samples, given their first samples in milliseconds."""
     fastest = _fastest(first_ms)
     return [
         name
@@ -306,23 +306,23 @@ def _kept(first_ms: Mapping[str, float], batches: Mapping[str, int], order: Surv
 
 
 def most_ms(fastest_ms: float, drop: float | None, batch: int) -> float:
-    """Return the longest first sample, in ms a launch, with which a kernel gets more of them.
+    """Return the longest first sample, in ms per launch, with which a kernel gets more samples.
 
     Args:
         fastest_ms: First sample of the fastest kernel.
-        drop: Share above it; None sets no limit.
+        drop: Allowed share above it; None sets no limit.
         batch: Launches of the kernel's sample.
     """
     return fastest_ms * (math.inf if drop is None else 1 + drop) + JITTER_MS / batch
 
 
-def _wanting(taken: list[float], policy: SurveyPolicy) -> bool:
-    """Whether a kernel needs another sample; the first few of a long kernel are enough."""
-    if len(taken) >= policy.samples:
+def _wanting(samples_ms: list[float], policy: SurveyPolicy) -> bool:
+    """Return whether a kernel needs another sample; a few samples are enough for a long kernel."""
+    if len(samples_ms) >= policy.samples:
         return False
-    return not (policy.enough_ms and len(taken) >= FEW and sum(taken) >= policy.enough_ms)
+    return not (policy.enough_ms and len(samples_ms) >= FEW and sum(samples_ms) >= policy.enough_ms)
 
 
 def warm_batch(pilot_ms: float) -> int:
-    """Return the launches between two events: about `BATCH_MS` of them."""
+    """Return the number of launches between two events, which take about `BATCH_MS`."""
     return cache.batch_size(pilot_ms, BATCH_MS, MOST_LAUNCHES)

@@ -1,4 +1,4 @@
-"""Timing launches with events behind a memset that keeps the device busy, and emptying L2."""
+"""Time launches with events queued after a memset that keeps the device busy, and flush L2."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from lab.gpu.timing.evict import reader
 from lab.measured.timing import GpuDescription
 
 LEAST_SCRATCH_BYTES: Final = 64 << 20
-"""Least size of the memset: on a card with a small L2 it must still last longer than the host takes to queue a
-launch."""
+"""Minimum size of the memset: even with a small L2 it must outlast the host's queueing of a launch."""
 
 _DIGITS: Final = 6
-"""Significant digits of a time: CUDA events give single precision. What a double has beyond them is noise, which would
-take a fifth of a record's bytes."""
+"""Significant digits of a time: CUDA events are single precision. Further digits are noise, which would take a fifth of
+a record's bytes."""
 
 _NAN: Final = 0x7FC00000
 _FILLS: Final = 5
@@ -29,7 +28,7 @@ _QUICK_LEAD_MS: Final = 0.1
 
 
 class LaunchTimer:
-    """Times launches on one stream."""
+    """A timer of launches on one stream."""
 
     def __init__(self, gpu: GpuDescription, stream: cuda.Stream, clock: Callable[[], int | None]) -> None:
         """Allocate the scratch buffer and calibrate.
@@ -48,7 +47,7 @@ class LaunchTimer:
         self.calibrate()
 
     def calibrate(self) -> None:
-        """Time the memset at the device's present clocks."""
+        """Time the memset at the device's current clocks."""
         durations = []
         start, stop = self._events
         for _ in range(_FILLS):

@@ -1,1 +1,1 @@
-"""The reader of CUDA C++ source: what its kernels are called, what they take, and which macros they expect."""
+"""The CUDA C++ source reader: kernel names, their parameters, and the macros a source expects."""

@@ -20,9 +20,9 @@ class Definition:
 
     Attributes:
         name: The macro.
-        value: What it stands for; empty where it stands for nothing.
+        value: Its replacement text; may be empty.
         line: Line of the `#define`, from 1.
-        guarded: It is a default, which a macro from outside replaces: it stands in `#ifndef NAME`.
+        guarded: It is a default inside `#ifndef NAME`, which a macro from outside overrides.
         function_like: It takes arguments.
     """
 
@@ -36,7 +36,7 @@ class Definition:
 @lru_cache(maxsize=64)  # of the files that one source includes
 def definitions(text: str) -> tuple[Definition, ...]:
     """Return the macros that a source defines, in order."""
-    found = []
+    macros = []
     guards: list[str] = []
     for token in live_tokens(text):
         if token.kind is not TokenKind.DIRECTIVE:
@@ -48,8 +48,8 @@ def definitions(text: str) -> tuple[Definition, ...]:
         elif _END.match(line) and guards:
             guards.pop()
         elif match := _DEFINE.match(line):
-            found.append(Definition(match[1], match[3].strip(), token.line, match[1] in guards, match[2] is not None))
-    return tuple(found)
+            macros.append(Definition(match[1], match[3].strip(), token.line, match[1] in guards, match[2] is not None))
+    return tuple(macros)
 
 
 def uncommented(directive: str) -> str:

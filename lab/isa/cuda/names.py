@@ -1,4 +1,4 @@
-"""Which names a CUDA source uses, defines and leaves to whoever compiles it."""
+"""The names that a CUDA source uses, defines, and expects as macros from its build."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEYWORDS = frozenset(
         """,
     )
 )
-"""Words of C++ that no macro may be called."""
+"""C++ keywords, which no macro may be called."""
 
 _BUILTINS = frozenset(
     re.findall(
@@ -52,7 +52,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _FREE_WORD = re.compile(r"(?<![\w.:])[^\W\d]\w*+(?!\s*::)")
 _INCLUDES_CUTLASS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:cute|cutlass)/", re.MULTILINE)
 _OF_CUTLASS = re.compile(r"_\d+|X|SM\d+_\w+|[A-Z]\w*[a-z]\w*")
-"""How names of CUTLASS and CuTe look: `_128`, `SM90_64x64x16_F16F16F16_SS`, `TiledCopy`."""
+"""Pattern of CUTLASS and CuTe names: `_128`, `SM90_64x64x16_F16F16F16_SS`, `TiledCopy`."""
 _TYPES = ("class_specifier", "struct_specifier", "union_specifier", "enum_specifier", "alias_declaration")
 _NAMED = (*_TYPES, "namespace_definition", "namespace_alias_definition", "enumerator")
 _LABELS = ("labeled_statement", "goto_statement")
@@ -60,7 +60,7 @@ _DECLARING = ("declaration", "field_declaration", "type_definition", "for_range_
 
 
 class NameKind(Enum):
-    """What a declared name is."""
+    """The kind of a declared name."""
 
     NAME = "variable, type or enumerator"
     FUNCTION = "function or label"
@@ -74,8 +74,8 @@ class DeclaredName:
 
     Attributes:
         name: The name.
-        kind: What it is.
-        line: Line on which it stands, from 1.
+        kind: Its kind.
+        line: Its line, from 1.
     """
 
     name: str
@@ -85,11 +85,11 @@ class DeclaredName:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedMacro:
-    """A macro that a source leaves to whoever compiles it.
+    """A macro that a source expects from its build.
 
     Attributes:
         name: The macro.
-        default: Its value where nobody defines it; None where it then does not compile.
+        default: Its value if it is not defined; None if the source then does not compile.
         line: Line of its first use, or of its default, from 1.
     """
 
@@ -100,66 +100,70 @@ class ExpectedMacro:
 
 @lru_cache(maxsize=64)  # of the files that one source includes
 def used_names(text: str) -> frozenset[str]:
-    """Return every word of a source outside of comments and strings, those of preprocessor lines included."""
-    found: set[str] = set()
+    """Return every identifier of a source outside comments and strings, including preprocessor lines."""
+    names: set[str] = set()
     for token in live_tokens(text):
         if token.kind is TokenKind.WORD:
-            found.add(token.text)
+            names.add(token.text)
         elif token.kind is TokenKind.DIRECTIVE:
-            found.update(_WORD.findall(uncommented(token.text)))
-    return frozenset(found)
+            names.update(_WORD.findall(uncommented(token.text)))
+    return frozenset(names)
 
 
 @lru_cache(maxsize=64)  # of the files that one source includes
 def declarations(text: str) -> tuple[DeclaredName, ...]:
-    """Return the names that a source declares, in the order of their lines."""
-    found = {one for source in parse_branches(text) for one in _declarations(source)}
-    return tuple(sorted(found, key=lambda one: one.line))
+    """Return the names that a source declares, in line order."""
+    names = {declaration for source in parse_branches(text) for declaration in _declarations(source)}
+    return tuple(sorted(names, key=lambda declaration: declaration.line))
 
 
 def _declarations(source: SourceTree) -> Iterator[DeclaredName]:
-    named = [(NameKind.NAME, node.child_by_field_name("name")) for node in source.find(*_NAMED)]
-    named += [
-        (NameKind.NAME, node) for one in source.find("structured_binding_declarator") for node in one.named_children
+    candidates = [(NameKind.NAME, node.child_by_field_name("name")) for node in source.find(*_NAMED)]
+    candidates += [
+        (NameKind.NAME, node)
+        for binding in source.find("structured_binding_declarator")
+        for node in binding.named_children
     ]
-    named += [(NameKind.NAME, _dereferenced(node)) for node in source.find("assignment_expression")]
-    named += [(NameKind.FUNCTION, node.child_by_field_name("label")) for node in source.find(*_LABELS)]
-    named += [(NameKind.FUNCTION, node.child_by_field_name("name")) for node in source.find("concept_definition")]
-    named += [
-        (NameKind.FUNCTION, declared_name(one)) for node in source.find("using_declaration") for one in node.children
+    candidates += [(NameKind.NAME, _dereferenced(node)) for node in source.find("assignment_expression")]
+    candidates += [(NameKind.FUNCTION, node.child_by_field_name("label")) for node in source.find(*_LABELS)]
+    candidates += [(NameKind.FUNCTION, node.child_by_field_name("name")) for node in source.find("concept_definition")]
+    candidates += [
+        (NameKind.FUNCTION, declared_name(child))
+        for node in source.find("using_declaration")
+        for child in node.children
     ]
     hidden = _values_read_as_parameters(source)
     for node in source.find("parameter_list", "template_parameter_list"):
-        for one in node.named_children if node.id not in hidden else ():
+        for parameter in node.named_children if node.id not in hidden else ():
             if node.type == "template_parameter_list":
-                named.append((NameKind.TEMPLATE, template_parameter(one)[0]))
+                candidates.append((NameKind.TEMPLATE, template_parameter(parameter)[0]))
             else:
-                named.append((NameKind.PARAMETER, declared_name(one.child_by_field_name("declarator"))))
-    variables = {written(node) for kind, node in named if node is not None and kind is NameKind.PARAMETER}
+                candidates.append((NameKind.PARAMETER, declared_name(parameter.child_by_field_name("declarator"))))
+    variables = {written(node) for kind, node in candidates if node is not None and kind is NameKind.PARAMETER}
     for node in source.find(*_DECLARING):
         type_ = node.child_by_field_name("type")
         is_product = type_ is not None and written(type_) in variables  # `n * m;`
-        for one in declarators(node):
-            if is_product and one.type in ("pointer_declarator", "reference_declarator"):
+        for declarator in declarators(node):
+            if is_product and declarator.type in ("pointer_declarator", "reference_declarator"):
                 continue
-            is_function = node.type == "function_definition" or one.child_by_field_name("parameters") is not None
-            named.append((NameKind.FUNCTION if is_function else NameKind.NAME, declared_name(one)))
-    for kind, name in named:
+            is_function = node.type == "function_definition" or declarator.child_by_field_name("parameters") is not None
+            candidates.append((NameKind.FUNCTION if is_function else NameKind.NAME, declared_name(declarator)))
+    for kind, name in candidates:
         if name is not None:
             yield DeclaredName(written(name), kind, line(name))
 
 
 def _dereferenced(assignment: Node) -> Node | None:
-    """Return `rows` of `float (*rows)[4] = tile;`, which reads as an assignment to a call's element."""
+    """Return `rows` of `float (*rows)[4] = tile;`, which parses as an assignment to an element of a call's result."""
     node = assignment.child_by_field_name("left")
     for kind, name in (("subscript_expression", "argument"), ("call_expression", "arguments")):
         node = node.child_by_field_name(name) if node is not None and node.type == kind else None
-    pointers = [one for one in node.children if one.type == "pointer_expression"] if node is not None else []
+    pointers = [child for child in node.children if child.type == "pointer_expression"] if node is not None else []
     return declared_name(pointers[0].child_by_field_name("argument")) if pointers else None
 
 
 def _values_read_as_parameters(source: SourceTree) -> set[int]:
-    """Return the lists in the bodies of functions that read as parameters, and are none: `dim3 grid(n * m);`."""
+    """Return the ids of lists in function bodies that parse as parameters but are arguments: `dim3 grid(n * m);`."""
     bodies: list[tuple[int, int]] = []
     for node in source.find("function_definition"):
         body = node.child_by_field_name("body")
@@ -168,70 +172,80 @@ def _values_read_as_parameters(source: SourceTree) -> set[int]:
     starts = [start for start, _ in bodies]
     hidden = set[int]()
     for node in source.find("declaration"):
-        at = bisect_right(starts, node.start_byte) - 1
-        if at >= 0 and node.start_byte < bodies[at][1]:
+        position = bisect_right(starts, node.start_byte) - 1
+        if position >= 0 and node.start_byte < bodies[position][1]:
             hidden |= {
-                listed.id for one in declarators(node) for listed in [one.child_by_field_name("parameters")] if listed
+                listed.id
+                for declarator in declarators(node)
+                for listed in [declarator.child_by_field_name("parameters")]
+                if listed
             }
     return hidden
 
 
 def _first(text: str, name: str, kind: NameKind) -> int | None:
-    return next((one.line for one in declarations(text) if one.name == name and one.kind is kind), None)
+    return next(
+        (
+            declaration.line
+            for declaration in declarations(text)
+            if declaration.name == name and declaration.kind is kind
+        ),
+        None,
+    )
 
 
 def declared_line(text: str, name: str) -> int | None:
-    """Return the line on which a source declares a constant, a variable or a type of a name, or None.
+    """Return the line where a source declares a constant, variable or type of a name, or None.
 
-    Parameters of functions and of templates are not meant: a macro of their name is another matter.
+    Parameters of functions and templates do not count: a macro of the same name is a separate case.
     """
     return _first(text, name, NameKind.NAME)
 
 
 def parameter_line(text: str, name: str) -> int | None:
-    """Return the line on which some function has a parameter of a name, or None."""
+    """Return the line where a function has a parameter of a name, or None."""
     return _first(text, name, NameKind.PARAMETER)
 
 
 def template_line(text: str, name: str) -> int | None:
-    """Return the line on which some template has a parameter of a name, or None."""
+    """Return the line where a template has a parameter of a name, or None."""
     return _first(text, name, NameKind.TEMPLATE)
 
 
 def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
-    """Return the macros that a source seems to expect, in the order of the source.
+    """Return the macros that a source seems to expect, in source order.
 
-    These are defaults in `#ifndef NAME`, and words in kernels and `#if` conditions that the source does not declare
-    and that neither C++ nor CUDA's headers know. What is only asked for by `#ifdef` may as well stay undefined. It is a
-    guess: it cannot see what the source includes.
+    These are defaults in `#ifndef NAME`, and identifiers in kernels and `#if` conditions that neither the source nor
+    C++ nor CUDA's headers declare. Macros tested only by `#ifdef` may stay undefined. The result is a heuristic: it
+    does not see included files.
     """
     stream = live_tokens(text)
-    defined = {one.name: one for one in definitions(text)}
-    found = {
-        one.name: ExpectedMacro(one.name, one.value, one.line)
-        for one in defined.values()
-        if one.guarded and one.value and not one.function_like
+    defined = {definition.name: definition for definition in definitions(text)}
+    expected = {
+        definition.name: ExpectedMacro(definition.name, definition.value, definition.line)
+        for definition in defined.values()
+        if definition.guarded and definition.value and not definition.function_like
     }
     code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
-    declared = {one.name for one in declarations(text)}
+    declared = {declaration.name for declaration in declarations(text)}
     kernels = read_kernels(text)
-    known = declared | set(defined)
+    known_names = declared | set(defined)
     if _INCLUDES_CUTLASS.search(text):
-        known |= {token.text for token in code if _OF_CUTLASS.fullmatch(token.text)}
+        known_names |= {token.text for token in code if _OF_CUTLASS.fullmatch(token.text)}
     for at, token in enumerate(code):
         inside = any(kernel.body[0] <= token.start < kernel.body[1] for kernel in kernels)
-        if inside and token.text not in known and _is_free(code, at):
-            found.setdefault(token.text, ExpectedMacro(token.text, None, token.line))
+        if inside and token.text not in known_names and _is_free(code, at):
+            expected.setdefault(token.text, ExpectedMacro(token.text, None, token.line))
     for kernel in kernels:
-        for word in _words(*kernel.launch_bounds, *(one.c_type for one in kernel.parameters)):
-            if word not in known and _is_unknown(word):
-                found.setdefault(word, ExpectedMacro(word, None, kernel.line))
+        for word in _words(*kernel.launch_bounds, *(parameter.c_type for parameter in kernel.parameters)):
+            if word not in known_names and _is_unknown(word):
+                expected.setdefault(word, ExpectedMacro(word, None, kernel.line))
     for token in stream:
         if token.kind is TokenKind.DIRECTIVE and (match := _READS.match(uncommented(token.text))):
             for word in _WORD.findall(match[1]):
-                if word not in known and _is_unknown(word):
-                    found.setdefault(word, ExpectedMacro(word, None, token.line))
-    return tuple(sorted(found.values(), key=lambda one: one.line))
+                if word not in known_names and _is_unknown(word):
+                    expected.setdefault(word, ExpectedMacro(word, None, token.line))
+    return tuple(sorted(expected.values(), key=lambda macro: macro.line))
 
 
 def _words(*texts: str) -> list[str]:
@@ -239,7 +253,7 @@ def _words(*texts: str) -> list[str]:
 
 
 def _is_unknown(word: str) -> bool:
-    """Return whether neither C++ nor CUDA's headers know a word, as far as its form tells."""
+    """Return whether a word is in neither C++ nor CUDA's headers, judged by its spelling."""
     return not (
         word in KEYWORDS
         or word in _BUILTINS
@@ -250,7 +264,7 @@ def _is_unknown(word: str) -> bool:
 
 
 def _is_free(stream: Sequence[Token], at: int) -> bool:
-    """Return whether a word of a kernel's body may be a macro that nobody has defined."""
+    """Return whether a word in a kernel's body may be an undefined macro."""
     token = stream[at]
     if token.kind is not TokenKind.WORD or keyword.iskeyword(token.text) or not _is_unknown(token.text):
         return False

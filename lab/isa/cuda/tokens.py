@@ -1,7 +1,7 @@
-"""Splits CUDA C++ into tokens, before any preprocessing.
+"""Splits CUDA C++ into tokens, before preprocessing.
 
-It knows what may hide a word from a reader: comments, strings, raw strings, characters, continued lines and
-preprocessor lines. It accepts any text; what it cannot read becomes tokens of one character.
+It handles comments, strings, raw strings, character literals, line continuations and preprocessor lines. It accepts
+any text; unknown input becomes single-character tokens.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OPENING, CLOSING = "([{", ")]}"
 
 
 class TokenKind(StrEnum):
-    """What a token is. A preprocessor line is one token."""
+    """The kind of a token. A preprocessor line is one token."""
 
     DIRECTIVE = "directive"
     STRING = "string"
@@ -51,11 +51,11 @@ class Token:
     """One token.
 
     Attributes:
-        kind: What it is.
-        text: The token with continued lines joined; of a directive, the line from its ``#`` without a closing comment.
+        kind: Its kind.
+        text: The token with continued lines joined; for a directive, the line from its ``#`` without a closing comment.
         line: Line on which it begins, from 1.
         start: Offset in the source where it begins.
-        end: Offset in the source behind it.
+        end: Offset in the source where it ends.
     """
 
     kind: TokenKind
@@ -65,23 +65,23 @@ class Token:
     end: int
 
 
-@lru_cache(maxsize=4)  # a sweep asks for the tokens of one source thousands of times
+@lru_cache(maxsize=4)  # a sweep tokenises one source thousands of times
 def tokens(text: str) -> tuple[Token, ...]:
     """Split a source into tokens. Never fails: an open comment or string ends with its line or with the text."""
     joined, splices = _join(text)
     line_ends = [match.start() for match in re.finditer("\n", text)]
     return tuple(
-        Token(kind, found, bisect_right(line_ends, at := _origin(start, splices)) + 1, at, _origin(end, splices))
-        for kind, found, start, end in _scan(joined)
+        Token(kind, token_text, bisect_right(line_ends, at := _origin(start, splices)) + 1, at, _origin(end, splices))
+        for kind, token_text, start, end in _scan(joined)
     )
 
 
 @lru_cache(maxsize=4)  # as of `tokens`
 def live_tokens(text: str) -> tuple[Token, ...]:
-    """Return the tokens of a source without those that `#if 0` hides."""
+    """Return the tokens of a source without those hidden by `#if 0`."""
     live: list[Token] = []
-    hides: list[bool] = []  # one for each open condition
-    hidden = 0  # how many of them hide
+    hides: list[bool] = []  # one per open condition
+    hidden = 0  # number of open conditions that hide
     for token in tokens(text):
         match = CONDITION.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
         word = match[1] if match else ""
@@ -94,28 +94,28 @@ def live_tokens(text: str) -> tuple[Token, ...]:
             hides[-1] = False
         elif word == "endif" and hides:
             hidden -= hides.pop()
-        if not hidden or not was_hidden:  # both ends of a hidden part stay
+        if not hidden or not was_hidden:  # both ends of a hidden part are kept
             live.append(token)
     return tuple(live)
 
 
 def behind(stream: Sequence[Token], opening: int) -> int:
-    """Return the position behind the bracket that closes the one at `opening`, at most the end.
+    """Return the position after the bracket that closes the one at `opening`, at most the end.
 
-    Of a condition (`#if … #else`), only the first branch is counted, so that a brace which both open counts once.
+    Of a condition (`#if … #else`), only the first branch counts, so a brace opened in both branches counts once.
     """
     depth = 0
-    later: list[bool] = []  # for each open condition, whether a later branch is being read
-    skipping = 0  # how many of them are
-    for at in range(opening, len(stream)):
-        token = stream[at]
+    later: list[bool] = []  # per open condition, whether a later branch is being read
+    skipping = 0  # number of open conditions in a later branch
+    for index in range(opening, len(stream)):
+        token = stream[index]
         if token.kind is TokenKind.DIRECTIVE:
             match = CONDITION.match(token.text)
             word = match[1] if match else ""
             if word.startswith("if"):
                 later.append(False)
             elif word.startswith("el"):
-                if not later:  # of a condition that the bracket stands in
+                if not later:  # of a condition around the bracket
                     later.append(False)
                 skipping += not later[-1]
                 later[-1] = True
@@ -124,7 +124,7 @@ def behind(stream: Sequence[Token], opening: int) -> int:
         elif token.kind is TokenKind.PUNCTUATION and not skipping:
             depth += (token.text in OPENING) - (token.text in CLOSING)
             if depth <= 0:
-                return at + 1
+                return index + 1
     return len(stream)
 
 
@@ -132,7 +132,7 @@ def _scan(text: str) -> Iterator[tuple[TokenKind, str, int, int]]:
     at_line_start = True
     position = 0
     while match := _TOKEN.match(text, position):
-        kind, found, start, position = str(match.lastgroup), match[0], match.start(), match.end()
+        kind, token_text, start, position = str(match.lastgroup), match[0], match.start(), match.end()
         if kind == "fence":  # lastgroup of a raw string
             kind = "string"
         if kind == "newline":
@@ -141,24 +141,24 @@ def _scan(text: str) -> Iterator[tuple[TokenKind, str, int, int]]:
         if kind == "blank":
             continue
         if kind == "directive" and not at_line_start:
-            kind, found, position = "punctuation", found[0], start + 1
+            kind, token_text, position = "punctuation", token_text[0], start + 1
         at_line_start = False
-        yield TokenKind(kind), found.rstrip() if kind == "directive" else found, start, position
+        yield TokenKind(kind), token_text.rstrip() if kind == "directive" else token_text, start, position
 
 
 def _join(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Join continued lines. Also return, for each join, its offset in the result and the characters removed so far."""
-    pieces, joins, position, removed, length = [], [], 0, 0, 0
+    """Join continued lines. Also return, per join, its offset in the result and the characters removed so far."""
+    fragments, joins, position, removed, length = [], [], 0, 0, 0
     for match in _SPLICE.finditer(text):
-        pieces.append(text[position : match.start()])
+        fragments.append(text[position : match.start()])
         length += match.start() - position
         removed += len(match[0])
         joins.append((length, removed))
         position = match.end()
-    return "".join([*pieces, text[position:]]), joins
+    return "".join([*fragments, text[position:]]), joins
 
 
 def _origin(offset: int, joins: list[tuple[int, int]]) -> int:
-    """Return the offset in the source of an offset in the joined text."""
+    """Return the source offset of an offset in the joined text."""
     place = bisect_right(joins, (offset, math.inf))
     return offset + (joins[place - 1][1] if place else 0)

@@ -1,9 +1,8 @@
-"""Parses CUDA C++ into a syntax tree, before any preprocessing, and queries the tree.
+"""Parses CUDA C++ into a syntax tree, before preprocessing, and queries the tree.
 
-Preprocessor lines, attributes with arguments, macros for annotations and statements in a macro's arguments would break
-the grammar where they stand: they are blanked before the text is parsed. Of a condition whose branches are not whole
-declarations or statements, such as two heads of one body, a tree holds one branch. Any text parses: what is not CUDA
-becomes nodes `ERROR`.
+Preprocessor lines, attributes with arguments, annotation macros and statements in a macro's arguments would break the
+grammar: they are blanked before parsing. If the branches of a condition are not whole declarations or statements, such
+as two signatures of one body, a tree holds one branch. Any text parses: text that is not CUDA becomes `ERROR` nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lab.isa.cuda.tokens import CLOSING, CONDITION, OPENING, Token, TokenKind, l
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _ENCODING = "utf-16-le"
-"""Two bytes for a character, so that an offset in the text is half of a node's."""
+"""Two bytes per character, so that an offset in the text is half of a node's."""
 _WIDE = re.compile("[\0\ud800-\udfff\U00010000-\U0010ffff]")
 ATTRIBUTES = frozenset(
     {
@@ -36,18 +35,18 @@ ATTRIBUTES = frozenset(
         "__declspec",
     }
 )
-"""Words that head parentheses and declare nothing."""
+"""Attributes with parenthesised arguments, which declare nothing."""
 _ANNOTATIONS = frozenset(
     {"__host__", "__device__", "__forceinline__", "__inline__", "__noinline__", "inline", "static", "constexpr"}
     | {"__restrict__", "__restrict"}
 )
 _MACRO = re.compile(r"_*[A-Z][A-Z0-9_]+")
 _FOREIGN = re.compile(r"_*[A-Z][A-Z0-9_]*(?:DEVICE|INLINE|_HOST|_API|NODISCARD|HIDE_FROM_ABI|RESTRICT)[A-Z0-9_]*")
-"""Macros of libraries that stand for annotations: `CUTLASS_HOST_DEVICE`."""
+"""Annotation macros of libraries: `CUTLASS_HOST_DEVICE`."""
 _MOST_BRANCHES = 8
 _CHUNK = 1 << 16
 _FEWEST_CHECKS, _CHECKS_PER_CHARACTER = 100, 0.1
-"""How often the parser may ask whether to go on. Of 444 files of CUTLASS and CCCL, none asks more than 0.011 times."""
+"""Limit on the parser's progress callbacks. None of 444 CUTLASS and CCCL files exceeds 0.011 per character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,10 @@ class Attribute:
 
 @dataclass(frozen=True)
 class SourceTree:
-    """A parsed text.
+    """A parsed source.
 
     Attributes:
-        text: What was parsed; attributes and preprocessor lines are blank.
+        text: The text parsed; attributes and preprocessor lines are blank.
         root: The tree.
         attributes: The attributes that are not in the tree.
     """
@@ -80,13 +79,13 @@ class SourceTree:
     attributes: tuple[Attribute, ...]
 
     def find(self, *kinds: str) -> list[Node]:
-        """Return all nodes of some types, in the order of the text."""
+        """Return all nodes of some types, in source order."""
         nodes = [node for kind in kinds for node in self._by_kind.get(kind, ())]
         return sorted(nodes, key=lambda node: (node.start_byte, -node.end_byte)) if len(kinds) > 1 else nodes
 
     @cached_property
     def _by_kind(self) -> Mapping[str, Sequence[Node]]:
-        # tree-sitter's own queries take time that grows with the square of a tree's depth
+        # tree-sitter's own queries are quadratic in a tree's depth
         nodes: dict[str, list[Node]] = {}
         for node in walk(self.root):
             nodes.setdefault(node.type, []).append(node)
@@ -94,20 +93,20 @@ class SourceTree:
 
 
 def parse(text: str) -> SourceTree:
-    """Parse a source. Of a condition that cannot be parsed as a whole, the first branch counts."""
+    """Parse a source. If a condition cannot be parsed as a whole, the first branch counts."""
     return parse_branches(text)[0]
 
 
 @lru_cache(maxsize=16)  # of the files that one source includes
 def parse_branches(text: str, *, with_bodies: bool = True) -> tuple[SourceTree, ...]:
-    """Parse a source once for each branch of the conditions that cannot be parsed as a whole.
+    """Parse a source once per branch of the conditions that cannot be parsed as a whole.
 
     Args:
         text: CUDA C++.
-        with_bodies: Parse the bodies of functions, too. Without them, nothing in a body can harm its head.
+        with_bodies: Parse function bodies, too. Without them, no body can break the parse of its signature.
     """
     stream = live_tokens(text)
-    conditions = [branches for branches in _conditions(stream) if not all(_is_whole(one) for one in branches)]
+    conditions = [branches for branches in _conditions(stream) if not all(_is_whole(branch) for branch in branches)]
     sources = []
     for i in range(min(max(map(len, conditions), default=1), _MOST_BRANCHES)):
         hidden = {
@@ -119,20 +118,20 @@ def parse_branches(text: str, *, with_bodies: bool = True) -> tuple[SourceTree, 
         }
         code = _without_annotations([token for token in stream if token.start not in hidden], definitions(text))
         code, attributes = _split_attributes(text, _without_statements(code))
-        kept = _only(text, code if with_bodies else _without_bodies(code))
-        sources.append(SourceTree(kept, _tree(kept), attributes))
+        prepared = _only(text, code if with_bodies else _without_bodies(code))
+        sources.append(SourceTree(prepared, _tree(prepared), attributes))
     return tuple(sources)
 
 
 def _tree(text: str) -> Node:
-    """Parse a prepared text. One that takes the parser too long, as no text for a compiler does, counts as empty."""
+    """Parse a prepared text. A text over the parser's limit, as no compilable text is, counts as empty."""
     data, checks = text.encode(_ENCODING), itertools.count()
-    most = _FEWEST_CHECKS + len(text) * _CHECKS_PER_CHARACTER
+    limit = _FEWEST_CHECKS + len(text) * _CHECKS_PER_CHARACTER
     try:
         tree = Parser(_LANGUAGE).parse(
             lambda offset, _: data[offset : offset + _CHUNK],
             encoding="utf16le",
-            progress_callback=lambda _, __: next(checks) > most,
+            progress_callback=lambda _, __: next(checks) > limit,
         )
     except ValueError:  # it was stopped
         tree = Parser(_LANGUAGE).parse(b"")
@@ -140,7 +139,7 @@ def _tree(text: str) -> Node:
 
 
 def parse_expression(text: str) -> Node | None:
-    """Parse one expression, such as a macro's value; None where it is none."""
+    """Parse one expression, such as a macro's value; return None if it is not an expression."""
     source = parse(f"_ = {text};")
     assignments = source.find("assignment_expression")
     is_one = source.root.named_child_count == 1 and assignments and not source.root.has_error
@@ -153,7 +152,7 @@ def written(node: Node) -> str:
 
 
 def span(node: Node) -> tuple[int, int]:
-    """Return the offsets in the text of a node's first character and behind its last."""
+    """Return the half-open range of a node's offsets in the text."""
     return node.start_byte // 2, node.end_byte // 2
 
 
@@ -163,7 +162,7 @@ def line(node: Node) -> int:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all nodes in it, in the order of the text."""
+    """Yield a node and all its descendants, in source order."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -172,12 +171,12 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def find(node: Node, *kinds: str) -> list[Node]:
-    """Return all nodes of some types in a tree, in the order of the text."""
-    return [one for one in walk(node) if one.type in kinds]
+    """Return all nodes of some types in a tree, in source order."""
+    return [descendant for descendant in walk(node) if descendant.type in kinds]
 
 
 def leaves(node: Node, *without: Node | None) -> Iterator[Node]:
-    """Yield the tokens of a node, except for those of some nodes in it."""
+    """Yield the tokens of a node, without those of excluded subtrees."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -190,12 +189,12 @@ def leaves(node: Node, *without: Node | None) -> Iterator[Node]:
 
 
 def words(node: Node, *without: Node | None) -> list[str]:
-    """Return the tokens of a node as text, except for those of some nodes in it."""
+    """Return the tokens of a node as text, without those of excluded subtrees."""
     return [written(leaf) for leaf in leaves(node, *without)]
 
 
 def declarators(node: Node) -> list[Node]:
-    """Return what a declaration declares: `*a` and `b[2]` of `float *a, b[2];`."""
+    """Return the declarators of a declaration: `*a` and `b[2]` of `float *a, b[2];`."""
     return node.children_by_field_name("declarator")
 
 
@@ -206,12 +205,12 @@ def declared_name(declarator: Node | None) -> Node | None:
 
 
 def arrays_in(declarator: Node | None) -> list[Node]:
-    """Return the parts of a declarator that have an extent, in order: `a[3]` and `a[3][n]` of `a[3][n]`."""
-    return [one for one in _chain(declarator) if one.type.endswith("array_declarator")][::-1]
+    """Return the array declarators in a declarator, in order: `a[3]` and `a[3][n]` of `a[3][n]`."""
+    return [nested for nested in _chain(declarator) if nested.type.endswith("array_declarator")][::-1]
 
 
 def _chain(declarator: Node | None) -> Iterator[Node]:
-    """Yield a declarator, the one in it, and so on to the name."""
+    """Yield a declarator, the one nested in it, and so on to the name."""
     while declarator is not None:
         yield declarator
         inner = declarator.child_by_field_name("declarator") or declarator.child_by_field_name("name")
@@ -236,14 +235,14 @@ def _conditions(stream: Sequence[Token]) -> list[list[list[Token]]]:
         elif word == "endif" and opened:
             closed.append(opened.pop())
             if opened:
-                opened[-1][-1] += [one for branch in closed[-1] for one in branch]
+                opened[-1][-1] += [inner for branch in closed[-1] for inner in branch]
         elif opened and token.kind is not TokenKind.DIRECTIVE:
             opened[-1][-1].append(token)
     return [branches for branches in closed if len(branches) > 1]
 
 
 def _is_whole(branch: Sequence[Token]) -> bool:
-    """Return whether a branch has all brackets of a pair, and ends as a declaration, a statement or an item does."""
+    """Return whether a branch is balanced in brackets and ends like a declaration, statement or list item."""
     depth = 0
     for token in branch:
         depth += (token.text in OPENING) - (token.text in CLOSING)
@@ -253,14 +252,16 @@ def _is_whole(branch: Sequence[Token]) -> bool:
 
 
 def _without_annotations(stream: Sequence[Token], defined: Sequence[Definition]) -> list[Token]:
-    """Leave out directives, and macros that stand for nothing but annotations of functions, as far as names tell."""
-    own = {one.name for one in defined if not one.function_like}
-    own -= {one.name for one in defined if not _ANNOTATIONS.issuperset(one.value.split())}
+    """Drop directives, and macros that only stand for function annotations, judged by their names."""
+    annotation_macros = {definition.name for definition in defined if not definition.function_like}
+    annotation_macros -= {
+        definition.name for definition in defined if not _ANNOTATIONS.issuperset(definition.value.split())
+    }
     code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
     return [
         token
         for token, following in itertools.zip_longest(code, code[1:])
-        if token.text not in own and not (following and _is_annotation(token.text, following))
+        if token.text not in annotation_macros and not (following and _is_annotation(token.text, following))
     ]
 
 
@@ -272,7 +273,7 @@ def _is_annotation(word: str, following: Token) -> bool:
 
 
 def _without_statements(code: Sequence[Token]) -> list[Token]:
-    """Leave out the arguments of macros that take statements: `NV_IF_TARGET(NV_IS_DEVICE, (x = 1;))`."""
+    """Drop the arguments of macros that take statements: `NV_IF_TARGET(NV_IS_DEVICE, (x = 1;))`."""
     hidden, opened, holds = set[int](), list[int](), set[int]()
     for at, token in enumerate(code):
         if token.text in OPENING:
@@ -288,44 +289,44 @@ def _without_statements(code: Sequence[Token]) -> list[Token]:
 
 
 def _without_bodies(code: Sequence[Token]) -> list[Token]:
-    """Leave out what stands in braces behind a closing parenthesis."""
+    """Drop braced bodies that follow a closing parenthesis."""
     ends, opened = dict[int, int](), list[int]()
-    for at, token in enumerate(code):
+    for index, token in enumerate(code):
         if token.text == "{":
-            opened.append(at)
+            opened.append(index)
         elif token.text == "}" and opened:
-            ends[opened.pop()] = at
-    kept, at = list[Token](), 0
-    while at < len(code):
-        kept.append(code[at])
-        is_body = at > 0 and code[at].text == "{" and code[at - 1].text == ")"
-        at = ends.get(at, at + 1) if is_body else at + 1
-    return kept
+            ends[opened.pop()] = index
+    remaining, index = list[Token](), 0
+    while index < len(code):
+        remaining.append(code[index])
+        is_body = index > 0 and code[index].text == "{" and code[index - 1].text == ")"
+        index = ends.get(index, index + 1) if is_body else index + 1
+    return remaining
 
 
 def _split_attributes(text: str, code: Sequence[Token]) -> tuple[list[Token], tuple[Attribute, ...]]:
-    """Return the tokens without attributes that have arguments, and these."""
-    kept, attributes, at = list[Token](), list[Attribute](), 0
-    while at < len(code):
-        token = code[at]
-        if token.text not in ATTRIBUTES or at + 1 == len(code) or code[at + 1].text != "(":
-            kept.append(token)
-            at += 1
+    """Separate attributes with arguments from the other tokens."""
+    remaining, attributes, index = list[Token](), list[Attribute](), 0
+    while index < len(code):
+        token = code[index]
+        if token.text not in ATTRIBUTES or index + 1 == len(code) or code[index + 1].text != "(":
+            remaining.append(token)
+            index += 1
             continue
-        at, depth, begin = at + 2, 1, code[at + 1].end
+        index, depth, begin = index + 2, 1, code[index + 1].end
         arguments = list[str]()
-        while at < len(code) and depth:
-            depth += (code[at].text in OPENING) - (code[at].text in CLOSING)
-            if depth == 0 or (depth == 1 and code[at].text == ","):
-                arguments.append(text[begin : code[at].start].strip())
-                begin = code[at].end
-            at += 1
+        while index < len(code) and depth:
+            depth += (code[index].text in OPENING) - (code[index].text in CLOSING)
+            if depth == 0 or (depth == 1 and code[index].text == ","):
+                arguments.append(text[begin : code[index].start].strip())
+                begin = code[index].end
+            index += 1
         attributes.append(Attribute(token.text, tuple(filter(None, arguments)), token.start))
-    return kept, tuple(attributes)
+    return remaining, tuple(attributes)
 
 
 def _only(text: str, code: Sequence[Token]) -> str:
-    """Blank what stands between tokens. What takes more than two bytes in UTF-16 is replaced."""
+    """Blank the text between tokens, and replace characters wider than two bytes in UTF-16."""
     pieces, position = [], 0
     for token in code:
         gap = text[position : token.start]

@@ -1,4 +1,4 @@
-"""Types of kernel parameters: what CUDA C++ calls them, and NumPy."""
+"""Types of kernel parameters: CUDA C++ names to NumPy dtypes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_CUTLASS = {
     "float_e4m3_t": "float8_e4m3fn",
     "float_e5m2_t": "float8_e5m2",
 }
-"""What CUTLASS and CuTe call types, where a source has given the word no meaning of its own."""
+"""Type names of CUTLASS and CuTe, unless the source defines the name itself."""
 _SHORT_VECTOR = re.compile(rf"({'|'.join(_SHORT_VECTORS)})([1234])(?:_16a|_32a)?")
 _NAMESPACES = re.compile(r"^(?:::)?(?:(?:std|cuda|thrust|cutlass|cute|__)\w*::)+|^::")
 _INTEGER_WORDS = {"signed", "unsigned", "short", "long", "int", "char"}
@@ -47,7 +47,7 @@ TYPE_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CElement:
-    """What an array of some C type holds.
+    """The element of an array of some C type.
 
     Attributes:
         dtype: NumPy's name, or `bfloat16`.
@@ -59,16 +59,16 @@ class CElement:
 
 
 def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> CElement | None:
-    """Return what a C type without pointers holds, or None where that is unknown.
+    """Return the element of a C type without pointers, or None if unknown.
 
     Args:
         c_type: The type, such as `const unsigned int` or `float4`. Qualifiers are ignored.
-        aliases: Further names of types, from `typedef`, `using` or macros: `{"real": "float"}`.
+        aliases: Type aliases, from `typedef`, `using` or macros: `{"real": "float"}`.
     """
     for _ in range(_DEEPEST_ALIAS):
         name = _plain(c_type)
-        if found := _known(name):
-            return found
+        if element := _known(name):
+            return element
         if not aliases or name not in aliases:
             return CElement(_OF_CUTLASS[name]) if name in _OF_CUTLASS else None
         c_type = aliases[name]
@@ -85,7 +85,7 @@ def _known(name: str) -> CElement | None:
 
 
 def _plain(c_type: str) -> str:
-    """Return a type without qualifiers and namespaces, and integer types in one spelling."""
+    """Return a type without qualifiers and namespaces, with integer types in one spelling."""
     words = re.findall(r"::|\w+|\S", c_type)
     words = [word for word in words if word not in ("const", "volatile", "struct", "enum", "typename")]
     if words and _INTEGER_WORDS.issuperset(words):

@@ -28,7 +28,7 @@ _LOC = re.compile(
     r"\s*+,\s*+inlined_at\s++(\d{1,9})\s++(\d{1,9})\s++(\d++))?)",
     re.ASCII,
 )
-_MOST_CALLERS = 100  # a chain of calls that names itself must end
+_MOST_CALLERS = 100  # limit for cyclic call chains
 _PRAGMA = re.compile(r'\s*+"[^"]*+"(?>(?:\s*+,\s*+"[^"]*+")*)\s*+;', re.ASCII)
 _NAME_LIST = re.compile(rf"\s*+({IDENTIFIER}(?>(?:\s*+,\s*+{IDENTIFIER})*))\s*+;", re.ASCII)
 _PROTOTYPE = re.compile(r"[^;{}]*+;", re.ASCII)
@@ -47,7 +47,7 @@ class _Scope:
     labels: dict[str, str] = field(default_factory=dict)
 
     def rename(self, match: re.Match[str]) -> str:
-        """Return the unique name of the register or variable that a name means in this scope."""
+        """Return the unique name of a register or variable in this scope."""
         name = match[0]
         numbered = _NUMBERED.match(name)
         scope: _Scope | None = self
@@ -62,7 +62,7 @@ class _Scope:
         return name
 
     def label(self, name: str) -> str | None:
-        """Return the unique name of the label that a name means in this scope, or None."""
+        """Return the unique name of a label in this scope, or None."""
         scope: _Scope | None = self
         while scope is not None:
             if name in scope.labels:
@@ -72,16 +72,16 @@ class _Scope:
 
 
 class BodyReader:
-    """Reads one function body, from behind its opening brace."""
+    """Parses one function body, after its opening brace."""
 
     def __init__(self, cursor: Cursor, operands: OperandReader, files: dict[int, str], parameters: set[str]) -> None:
-        """Prepare to read.
+        """Create the reader.
 
         Args:
-            cursor: A cursor behind the opening brace.
-            operands: The reader of operands that all functions of a module share.
+            cursor: A cursor after the opening brace.
+            operands: The operand reader shared by all functions of a module.
             files: The module's `.file` table.
-            parameters: Names that the function's head declares.
+            parameters: Names declared in the function's signature.
         """
         self._cursor, self._operands, self._files = cursor, operands, files
         self._scope = _Scope(0, None)
@@ -102,7 +102,7 @@ class BodyReader:
         """Read up to the closing brace.
 
         Returns:
-            The function, without the facts of its head.
+            The function, without its signature.
 
         Raises:
             ReaderError: A statement cannot be read, or a branch has no known target.
@@ -180,7 +180,7 @@ class BodyReader:
         self._label = name
 
     def _unique(self, name: str, scope: _Scope, end: str = "") -> str:
-        """Return a name that no other register, variable or label of the function has."""
+        """Return a name that is unique among the function's registers, variables and labels."""
         unique = f"{name}${scope.number}{end}" if scope.parent is not None else name
         while unique in self._used:
             unique = f"{unique}$"
@@ -213,7 +213,7 @@ class BodyReader:
             cursor.fail("unknown directive")
 
     def _take_label(self) -> str:
-        """Return the label directly before, which names a table, and remove it from the labels of the code."""
+        """Return the label directly before, which names a table, and remove it from the code's labels."""
         unique = self._scope.labels[self._label or ""]
         del self._labels[unique]
         self._label = None
@@ -276,7 +276,7 @@ class BodyReader:
     def _resolve(
         self, instruction: Instruction, scope: _Scope, tables: dict[str, tuple[str, ...]], position: int
     ) -> Instruction:
-        """Return a branch with its targets, and with unique names of the labels among its operands."""
+        """Return a branch with its targets, and with unique label names among its operands."""
         operation, operands = instruction.opcode.split(".", 1)[0], instruction.operands
         conditional = instruction.predicate is not None
         if operation == "call":

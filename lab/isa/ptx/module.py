@@ -1,7 +1,7 @@
-"""The PTX reader: text to the instruction model. It is written by hand because generated parsers are far slower.
+"""The PTX reader: text to the instruction model. It is hand-written because generated parsers are far slower.
 
 It reads the output of nvcc 11 to 13, NVRTC, clang and Triton, and hand-written PTX in inline assembly. It checks the
-structure (statements, scopes, labels) but not the meaning: it also reads code that ptxas refuses for its types.
+structure (statements, scopes, labels) but not the semantics: it also reads code that ptxas rejects for its types.
 
 Names declared in a nested scope ``{ }`` may repeat, so the reader gives each of them a unique name: ``p`` of the
 function's first nested scope becomes ``p$1``, and ``%r<3>`` becomes ``%r$1$<3>``; labels likewise.
@@ -44,7 +44,7 @@ def read_ptx(text: str, file: str = "<ptx>", watch: Callable[[Callable[[], int]]
     Args:
         text: The listing.
         file: Its name, for messages.
-        watch: Gets a function that returns the line that is read. Any thread may call it.
+        watch: Receives a function that returns the current line. Any thread may call it.
 
     Raises:
         ReaderError: The text is not PTX or is cut off, or a statement cannot be read.
@@ -57,7 +57,7 @@ def read_ptx(text: str, file: str = "<ptx>", watch: Callable[[Callable[[], int]]
 
 
 class _ModuleReader:
-    """One pass over a module."""
+    """A single pass over a module."""
 
     def __init__(self, source: PtxText) -> None:
         self._cursor = Cursor(source)
@@ -80,7 +80,7 @@ class _ModuleReader:
             word = cursor.need(_DIRECTIVE, "a directive")[1]
             if not self._version and word != "version":
                 cursor.position = start
-                cursor.fail("this is not PTX: it does not begin with .version")
+                cursor.fail("this is not PTX: it must begin with .version")
             if word in {"func", "entry"}:
                 self._read_function(entry=word == "entry")
             elif word in SPACES:
@@ -89,7 +89,7 @@ class _ModuleReader:
             else:
                 self._read_directive(word, before)
         if not self._version:
-            cursor.fail("this is not PTX: it does not begin with .version")
+            cursor.fail("this is not PTX: it must begin with .version")
         return Module(
             isa="ptx",
             version=self._version,

@@ -1,8 +1,8 @@
-"""Parses PTX operands, the texts between an instruction's commas.
+"""Parses PTX operands.
 
 An operand is parsed without the function's declarations. A name that begins with ``%`` is a `Register` or a
 `SpecialRegister`. Any other name is a `Symbol`, even if the function declares a register of that name
-(``.reg .pred p``); code that knows the declarations can tell.
+(``.reg .pred p``); code that has the declarations can tell them apart.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class RegisterSum:
-    """A register and a constant as a value: ``%r1+4``.
+    """A register plus a constant, as a value: ``%r1+4``.
 
     Attributes:
         register: The register.
-        offset: What is added to it.
+        offset: The constant.
     """
 
     register: Register

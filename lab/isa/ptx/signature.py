@@ -1,4 +1,4 @@
-"""What a kernel takes, as its PTX entry declares it."""
+"""A kernel's parameters, as its PTX entry declares them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EntryParameter:
     """One parameter of an entry.
 
     Attributes:
-        name: As the listing calls it: `_Z3addPfi_param_1`.
+        name: Its name in the listing: `_Z3addPfi_param_1`.
         type: PTX type without the dot: `u64`, `f32`, `b8`.
         bytes: Size, arrays included.
         align: Alignment in bytes.
@@ -33,19 +33,19 @@ class EntryParameter:
 
     @property
     def may_be_pointer(self) -> bool:
-        """Whether it may hold a pointer."""
+        """Whether the parameter may hold a pointer."""
         return self.is_marked_pointer or (self.bytes == _POINTER_BYTES and not self.is_array and self.type[0] in "ub")
 
     @property
     def is_float(self) -> bool:
-        """Whether it is declared as a floating-point number."""
+        """Whether the parameter is declared as a floating-point number."""
         return self.type[0] == "f"
 
     @property
     def scalar_type(self) -> str | None:
-        """NumPy's name of the type of a value of 32 or 64 bits; None for anything else, and what may be a pointer."""
-        known = {"u32": "int32", "s32": "int32", "s64": "int64", "f32": "float32", "f64": "float64"}
-        return None if self.is_array or self.is_marked_pointer else known.get(self.type)
+        """The NumPy dtype of a 32- or 64-bit scalar; None for other types and possible pointers."""
+        dtypes = {"u32": "int32", "s32": "int32", "s64": "int64", "f32": "float32", "f64": "float64"}
+        return None if self.is_array or self.is_marked_pointer else dtypes.get(self.type)
 
     def __str__(self) -> str:
         if self.is_marked_pointer:
@@ -55,12 +55,12 @@ class EntryParameter:
 
 def entry_parameters(entry: Function) -> tuple[EntryParameter, ...]:
     """Return the parameters of a PTX entry, in order."""
-    return tuple(_parameter(one) for one in entry.parameters)
+    return tuple(_parameter(parameter) for parameter in entry.parameters)
 
 
 def entry(module: Module, symbol: str) -> Function | None:
-    """Return the entry of a module with a symbol, or None."""
-    return next((one for one in module.kernels if one.name == symbol), None)
+    """Return the entry of a module with the given symbol, or None."""
+    return next((kernel for kernel in module.kernels if kernel.name == symbol), None)
 
 
 def _parameter(variable: Variable) -> EntryParameter:

@@ -20,7 +20,7 @@ _COMMENT = re.compile(r'//[^\n]*+|/\*(?>(?:[^*]|\*(?!/))*)\*/|"[^"\n]*+"|/\*|"')
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Keep strings, and a comment's line ends so that line numbers stay right."""
+    """Blank a comment but keep its line ends, so that line numbers stay right; keep strings."""
     text = match[0]
     if text.startswith('"') or text == "/*":
         return text
@@ -31,7 +31,7 @@ class PtxText:
     """A listing without its comments.
 
     Attributes:
-        text: The listing with blanks for comments. Strings and line numbers are those of the original.
+        text: The listing with comments blanked. Strings and line numbers are those of the original.
         file: The listing's name, for messages.
     """
 
@@ -67,24 +67,24 @@ _NEXT_WORDS = re.compile(r"\s*+([^\n]{0,40})", re.ASCII)
 
 
 class Cursor:
-    """A position in a `PtxText` that moves forward as patterns match there."""
+    """A position in a `PtxText` that advances as patterns match."""
 
     def __init__(self, source: PtxText) -> None:
         """Start at the beginning."""
         self.source, self.text, self.position = source, source.text, 0
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Match a pattern at the cursor and move behind it, or return None and stay."""
+        """Match a pattern at the cursor and advance past it; return None and stay otherwise."""
         match = pattern.match(self.text, self.position)
         if match:
             self.position = match.end()
         return match
 
     def need(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
-        """Match a pattern at the cursor and move behind it.
+        """Match a pattern at the cursor and advance past it.
 
         Raises:
-            ReaderError: It does not match; the message names what was expected and what was found.
+            ReaderError: It does not match; the message names the expected and the actual text.
         """
         return self.take(pattern) or self.fail(f"expected {expected}")
 
@@ -96,8 +96,8 @@ class Cursor:
     def fail(self, message: str) -> NoReturn:
         """Raise an error about the text at the cursor."""
         self.skip_blanks()
-        found = _NEXT_WORDS.match(self.text, self.position)
-        words = found[1].strip() if found else ""
+        match = _NEXT_WORDS.match(self.text, self.position)
+        words = match[1].strip() if match else ""
         behind = f", found {words!r}" if words else ", found the end of the text"
         raise self.source.error(min(self.position, max(len(self.text) - 1, 0)), message + behind)
 
@@ -131,10 +131,10 @@ _PIECE = re.compile(
 
 
 class OperandReader:
-    """Splits operand lists, and remembers well-formed operands."""
+    """Splits operand lists, and caches well-formed operands."""
 
     def __init__(self) -> None:
-        """Start with no operands remembered."""
+        """Create a reader with an empty cache."""
         self._known: dict[str, str] = {}
 
     def split(self, text: str) -> tuple[str, ...] | None:
@@ -144,22 +144,22 @@ class OperandReader:
             text: The text between an opcode and the semicolon.
 
         Returns:
-            The operands, without white space at either end and with single blanks inside; None if the text is not an
+            The operands, without white space at either end and with single spaces inside; None if the text is not an
             operand list.
         """
         if not text or text.isspace():
             return ()
         if "{" not in text and "(" not in text:
-            known = self._known
+            operands = self._known
             try:
-                return tuple([known[piece] for piece in text.split(",")])
+                return tuple([operands[piece] for piece in text.split(",")])
             except KeyError:
                 pass
         pieces = self._pieces(text)
         return None if pieces is None else self._clean(pieces)
 
     def _pieces(self, text: str) -> list[str] | None:
-        """Return the raw pieces between top-level commas, or None where brackets do not match."""
+        """Return the raw text between top-level commas, or None if brackets do not match."""
         pieces, position, separator = [], 0, ","
         while separator == ",":
             match = _PIECE.match(text, position)

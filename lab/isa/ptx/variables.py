@@ -1,4 +1,4 @@
-"""Reads PTX declarations: registers, parameters and variables with their initialisers."""
+"""Parses PTX declarations: registers, parameters and variables with their initialisers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = frozenset(
         "f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "tf32", "texref", "samplerref", "surfref",
     }
 )  # fmt: skip
-"""The types of registers and variables."""
+"""Types of registers and variables."""
 
 _WORD = re.compile(r"\s*+\.([A-Za-z_][\w:]*+)", re.ASCII)
 _ATTRIBUTES = re.compile(r"\s*+\((?>(?:[^();]|\([^();]*+\))*)\)", re.ASCII)
@@ -85,11 +85,11 @@ def read_declaration(cursor: Cursor, linkage: list[str]) -> list[Variable]:
 
 
 def read_parameters(cursor: Cursor, *, entry: bool) -> tuple[Variable, ...] | None:
-    """Read a parameter list in parentheses; return None and stay where there is none.
+    """Parse a parameter list in parentheses; return None, without advancing, if there is none.
 
     Args:
         cursor: A cursor before the list.
-        entry: The list is that of an entry, whose parameters are in `.param`. A function's may be in `.reg`.
+        entry: The list belongs to an entry, whose parameters are in `.param`. A function's may be in `.reg`.
 
     Raises:
         ReaderError: The list is malformed.
@@ -125,8 +125,8 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
             number = cursor.integer(cursor.need(_NUMBER, "an alignment")[1])
             if number <= 0 or number & (number - 1) or number > _MOST_ALIGNMENT:
                 cursor.position = start
-                cursor.fail(f"an alignment is a power of two, at most {_MOST_ALIGNMENT}")
-            align = align if pointer else number  # behind `.ptr`, it is that of the pointer's target
+                cursor.fail(f"an alignment must be a power of two, at most  {_MOST_ALIGNMENT}")
+            align = align if pointer else number  # after `.ptr`, the alignment of the pointer's target
         elif word == "ptr":
             pointer = True
         elif word in {"v2", "v4", "v8"}:
@@ -155,7 +155,7 @@ def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
         cursor.fail(f"{name} has a negative extent")
     count = None if None in shape else prod(extent or 0 for extent in shape)
     if count is not None and count >= _ELEMENT_LIMIT:
-        cursor.fail(f"{name} has {count} elements; a variable has less than {_ELEMENT_LIMIT}")
+        cursor.fail(f"{name} has {count} elements; a variable must have fewer than {_ELEMENT_LIMIT}")
     variable = Variable(
         name=name,
         space=prefix.space,
@@ -184,7 +184,7 @@ def _with_initial(cursor: Cursor, variable: Variable, shape: list[int | None]) -
         cursor.position = start
         cursor.fail(f"the initialiser of {variable.name} cannot be read")
     count = variable.count
-    if count is None:  # the first extent is the initialiser's own
+    if count is None:  # the first extent comes from the initialiser
         inner = prod(extent or 1 for extent in shape[1:]) * variable.vector
         count = -(-len(elements) // max(inner, 1)) * prod(extent or 1 for extent in shape[1:])
     if len(elements) > count * variable.vector:
@@ -220,7 +220,7 @@ _TOKEN = re.compile(r"[{}]|[^{},]++", re.ASCII)
 
 
 def _nested(cursor: Cursor, text: str, shape: list[int | None]) -> tuple[str, ...]:
-    """Flatten `{1}, {2, 3}`. Zeros fill a short inner row, as the PTX ISA says under "Initializers"."""
+    """Flatten `{1}, {2, 3}`. Zeros fill a short inner row (PTX ISA, "Initializers")."""
     if len(shape) > _DEPTH:
         cursor.fail(f"more than {_DEPTH} dimensions")
     elements: list[str] = []

@@ -1,6 +1,6 @@
-"""Reads the scheduling bits of SASS, with which ptxas directs the scheduler.
+"""Decodes the scheduling bits of SASS, by which ptxas controls the warp scheduler.
 
-From Volta on, an instruction has 128 bits, of which bits 105 to 125 are for the scheduler: the cycles to wait before
+From Volta on, an instruction has 128 bits; bits 105 to 125 are scheduling control: the cycles to wait before
 the next instruction of the warp, a barrier (of six) to hold until the result is written, one to hold until the operands
 are read, the barriers that must be released before it issues, and the operands to keep in the operand cache. The
 positions were found by Jia, Maggioni, Staiger and Scarpazza, Dissecting the NVIDIA Volta GPU Architecture via
@@ -22,7 +22,7 @@ _WORDS = struct.Struct("<QQ")
 
 @dataclass(frozen=True, slots=True)
 class Control(Passed):
-    """Scheduling bits of one instruction.
+    """The scheduling bits of one instruction.
 
     Attributes:
         stall: Cycles until the warp's next instruction may issue, 0 to 15.
@@ -43,7 +43,7 @@ class Control(Passed):
 
 
 def read_control(code: bytes, address: int) -> Control:
-    """Read the bits of the instruction at a byte offset of a function's code.
+    """Decode the scheduling bits of the instruction at a byte offset of a function's code.
 
     Raises:
         ValueError: There is no complete instruction at that offset.

@@ -1,4 +1,4 @@
-"""The value type of a line table: which source line each instruction of a cubin comes from."""
+"""The line table of a cubin: the source line of each instruction."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ The listing is that of ``nvdisasm -c -plr -lrm count``, or without the live regi
 its byte offset as a comment, ``/*01e0*/``, and may end in a table of live registers whose first column holds the
 general-purpose ones.
 
-Nothing is resolved here: operands and labels are text as it stands. `lab.isa.sass.module` makes the model of it.
+Nothing is resolved here: operands and labels stay text. `lab.isa.sass.module` builds the instruction model.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLAGS = re.compile(r"\s*+\.headerflags\s")
 """Before CUDA 13 an image had no `.target`. The flags of its ELF header name it, and `a` as `ACCELERATORS`."""
 _FLAG_SM = re.compile(r"\bEF_CUDA_SM(\d++)")
 _LABEL = re.compile(r'"?([^\s:"/]++)"?:(?:\s|\Z)')
-_OFFSET = re.compile(r"\s*+/\*([0-9a-f]{1,16})\*/\s*+(?!\.)")  # data, such as `.byte`, is no instruction
+_OFFSET = re.compile(r"\s*+/\*([0-9a-f]{1,16})\*/\s*+(?!\.)")  # data, such as `.byte`, is not an instruction
 _INSTRUCTION = re.compile(r"(?:@(!?)([A-Z0-9]++)\s++)?([A-Z][\w.]*+)\s*+([^;]*+);")
 _TABLES = re.compile(r'BRANCH_TARGETS ([^"]*+)"')
 _LIVE = re.compile(r"//\s*+\|\s*+(\d{1,9})")
@@ -30,16 +30,16 @@ _GPR_FIRST = re.compile(r"\s*+//\s*+\|\s*+GPR\b")
 
 
 class ListedInstruction(NamedTuple):
-    """One instruction as it stands in the listing.
+    """One instruction of the listing.
 
     Attributes:
         offset: Byte offset in the section.
         line: Line of the listing, from 1.
-        predicate: Guard register without ``@`` and ``!``; empty where there is none.
+        predicate: Guard register without ``@`` and ``!``; empty without a guard.
         negated: The guard is negated.
         opcode: With every modifier: ``LDS.128``.
         operands: Text between the opcode and the semicolon, remarks such as ``(*"BRANCH_TARGETS …"*)`` included.
-        live: Live general-purpose registers, or None where the listing does not count them.
+        live: Live general-purpose registers, or None if the listing does not count them.
     """
 
     offset: int
@@ -52,9 +52,9 @@ class ListedInstruction(NamedTuple):
 
     @property
     def table(self) -> tuple[str, ...]:
-        """Labels that an indexed branch can reach."""
-        found = _TABLES.search(self.operands)
-        return tuple(label.strip() for label in found[1].split(",")) if found else ()
+        """The labels that an indexed branch can reach."""
+        match = _TABLES.search(self.operands)
+        return tuple(label.strip() for label in match[1].split(",")) if match else ()
 
 
 @dataclass
@@ -63,7 +63,7 @@ class FunctionListing:
 
     Attributes:
         instructions: In listing order.
-        labels: Label to the byte offset of the instruction behind it.
+        labels: Maps a label to the byte offset of the instruction after it.
     """
 
     instructions: list[ListedInstruction] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Listing:
     """The listing of a cubin.
 
     Attributes:
-        target: ``sm_90a``; empty where the listing does not say.
+        target: ``sm_90a``; empty if the listing does not name it.
         functions: Maps a section's name without `.text.` to its contents.
         entries: Symbols of the kernels.
     """
@@ -86,18 +86,18 @@ class Listing:
 
 
 def read_listing(text: str, file: str = "<sass>") -> Listing:
-    """Read a listing. Text of any other kind gives an empty result.
+    """Read a listing. Any other text gives an empty result.
 
     Args:
         text: The listing.
         file: Its name, for messages.
 
     Raises:
-        ReaderError: A line of a `.text` section begins as an instruction and is none.
+        ReaderError: A line of a `.text` section starts like an instruction but cannot be parsed.
     """
     listing = Listing()
     current: FunctionListing | None = None
-    pending: list[str] = []  # labels that wait for the instruction behind them
+    pending: list[str] = []  # labels of the next instruction
     counted = False
     for number, line in enumerate(text.split("\n"), start=1):
         if match := _OFFSET.match(line):

@@ -1,14 +1,14 @@
-"""The SASS reader: nvdisasm's listing, with the cubin's line table where there is one, to the instruction model.
+"""The SASS reader: nvdisasm's listing, and the cubin's line table if present, to the instruction model.
 
 Volta and later encode every instruction in 16 bytes. An operand that names a label of the function becomes the label's
 byte offset in the function's section (``0x1e0``); any other symbol stays a name.
 
-Control flow that is not plain: `BSSY` names the point where threads meet again and does not branch. `BSYNC`,
-`WARPSYNC` and `BREAK` go on with the next instruction, as does a `CALL` after its return. `BRA` with a predicate among
-its operands, or with a modifier such as `DIV`, may go on. `BRX` goes where the listing's jump table says. A subroutine
-that ptxas placed behind a kernel belongs to the kernel's section and so to its instructions.
+Special control flow: `BSSY` names the reconvergence point and does not branch. `BSYNC`, `WARPSYNC` and `BREAK` fall
+through, as does a `CALL` after its return. `BRA` with a predicate among its operands, or with a modifier such as `DIV`,
+may fall through. The targets of `BRX` are in the listing's jump table. A subroutine that ptxas placed after a kernel
+belongs to the kernel's section and so to its instructions.
 
-The self-branch behind a function's last exit and the padding NOPs after it are dropped.
+The self-branch after a function's last exit and the padding NOPs are dropped.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def read_sass(listing: str, lines: LineTable = _NO_LINES, file: str = "<sass>", 
         version: nvdisasm's version.
 
     Raises:
-        ReaderError: The text is no listing, an instruction cannot be read, or one branches to where none is.
+        ReaderError: The text is not a listing, an instruction cannot be parsed, or a branch target is missing.
     """
     listed = read_listing(listing, file)
     if not listed.target:
-        raise ReaderError("this is no listing of nvdisasm's: it does not name its target", Location(file, 1))
+        raise ReaderError("this is not an nvdisasm listing: it names no target", Location(file, 1))
     functions = []
     for name, function in listed.functions.items():
         instructions, labels = _FunctionReader(file, function, lines.starts(name)).read()
@@ -67,19 +67,19 @@ def read_sass(listing: str, lines: LineTable = _NO_LINES, file: str = "<sass>", 
 
 @lru_cache(maxsize=65536)
 def _split(operands: str) -> tuple[str, ...]:
-    """Operands apart, without blanks and remarks."""
+    """Split operands, without blanks and remarks."""
     plain = _BLANK_BETWEEN.sub(",", operands.partition("(*")[0].strip())
     return tuple(operand.strip() for operand in _SEPARATOR.split(plain)) if plain else ()
 
 
 class _FunctionReader:
-    """One pass over a function."""
+    """A single pass over a function."""
 
     def __init__(self, file: str, listed: FunctionListing, sources: Mapping[int, SourceLocation]) -> None:
         self._file, self._listed, self._sources = file, listed, sources
 
     def read(self) -> tuple[tuple[Instruction, ...], dict[str, int]]:
-        """Return the instructions without padding, and the labels with the positions that they name."""
+        """Return the instructions without padding, and the labels with their positions."""
         every = self._instructions()
         instructions = every[: _without_padding(every)]
         places = {instruction.address: instruction.index for instruction in instructions}
@@ -123,7 +123,7 @@ class _FunctionReader:
         return instructions
 
     def _with_offsets(self, operands: str) -> str:
-        """Put byte offsets in place of the labels of this function, and plain names in place of other symbols."""
+        """Replace this function's labels by byte offsets, and other symbols by plain names."""
         return _SYMBOL.sub(self._symbol, operands) if "`" in operands else operands
 
     def _symbol(self, match: re.Match[str]) -> str:
@@ -161,7 +161,7 @@ def _with_flow(instruction: Instruction, targets: tuple[int, ...]) -> Instructio
 
 
 def _without_padding(instructions: list[Instruction]) -> int:
-    """Return the number of instructions without the trailing self-branch and the NOPs behind it."""
+    """Return the number of instructions without the trailing self-branch and the NOPs after it."""
     length = len(instructions)
     while length and instructions[length - 1].opcode == "NOP":
         length -= 1

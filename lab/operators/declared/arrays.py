@@ -1,8 +1,8 @@
 """Evaluates references: the expressions of `lab.base.parser` over arrays.
 
-The interpreter is our own: names are arguments and numbers, functions those of `lab.operators.declared.functions`, and
-no attribute of a Python object is ever reached. There are no loops, so that an expression takes as many steps as it has
-parts, and the size of every result is bounded.
+The interpreter does not use Python's: names are arguments and numbers, functions come from
+`lab.operators.declared.functions`, and no attribute of a Python object is ever accessed. There are no loops, so the
+number of steps is the number of nodes, and the size of every result is bounded.
 """
 
 from __future__ import annotations
@@ -39,51 +39,51 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "flatten": "ravel",
     "len": "a.shape's field of the problem, by its name",
 }
-"""Names that users know from elsewhere."""
+"""Names from other libraries and their equivalents."""
 
 _MODULES: Final = ("np", "numpy", "math", "torch", "cp", "cupy")
-"""Modules whose functions stand without them."""
+"""Modules whose functions are called without the module's name."""
 
 
 @lru_cache(maxsize=1024)
 def names_of(expression: str) -> frozenset[str]:
-    """Return the names that a reference reads, without functions and constants.
+    """Return the names a reference reads, without functions and constants.
 
     Raises:
-        UserError: The text is no expression; it has no key.
+        UserError: The text is not an expression; the error has no key.
     """
     return syntax.names(_parsed(expression))
 
 
-def check(expression: str, known: Mapping[str, object] | frozenset[str]) -> list[UserError]:
-    """Return every mistake that can be found before there are arrays: notation, unknown names and functions."""
+def check(expression: str, names: Mapping[str, object] | frozenset[str]) -> list[UserError]:
+    """Return every mistake that can be found before arrays exist: syntax, unknown names and functions."""
     try:
-        part = _parsed(expression)
+        tree = _parsed(expression)
     except UserError as error:
         return [error]
     mistakes = []
-    modules = {module for module in _MODULES if module not in known}
-    for one in syntax.walk(part):
-        match one:
-            case syntax.NameOf(name=name, column=column) if name not in {*known, *CONSTANTS, *modules}:
-                mistakes.append(_unknown_name(expression, name, column, known))
+    modules = {module for module in _MODULES if module not in names}
+    for node in syntax.walk(tree):
+        match node:
+            case syntax.NameOf(name=name, column=column) if name not in {*names, *CONSTANTS, *modules}:
+                mistakes.append(_unknown_name(expression, name, column, names))
             case syntax.Application(function=syntax.NameOf(name=name, column=column)) if name not in ARRAY_FUNCTIONS:
                 mistakes.append(_unknown_function(expression, name, column))
             case (syntax.FactOf() as fact) | syntax.Application(function=syntax.FactOf() as fact):
-                hint = _without_attribute(fact, known)
+                hint = _without_attribute(fact, names)
                 mistakes.append(
                     _refused(expression, fact.column, "values have no attributes", "a function: sum(a)", hint)
                 )
     return mistakes
 
 
-def _without_attribute(part: syntax.FactOf, known: Mapping[str, object] | frozenset[str]) -> str | None:
-    """Say how `np.sqrt(a)` and `a.sum()` are written here."""
-    if not isinstance(part.value, syntax.NameOf) or part.name not in {*ARRAY_FUNCTIONS, *CONSTANTS}:
+def _without_attribute(node: syntax.FactOf, names: Mapping[str, object] | frozenset[str]) -> str | None:
+    """Suggest the supported form of `np.sqrt(a)` or `a.sum()`."""
+    if not isinstance(node.value, syntax.NameOf) or node.name not in {*ARRAY_FUNCTIONS, *CONSTANTS}:
         return None
-    if part.value.name in known:
-        return f"write {part.name}({part.value.name})"
-    return f"write {part.name} without {part.value.name}."
+    if node.value.name in names:
+        return f"write {node.name}({node.value.name})"
+    return f"write {node.name} without {node.value.name}."
 
 
 def evaluate_arrays(expression: str, names: Mapping[str, Given], rules: Rules) -> Tracked:
@@ -92,34 +92,34 @@ def evaluate_arrays(expression: str, names: Mapping[str, Given], rules: Rules) -
     Args:
         expression: The reference.
         names: Arrays and scalars by name.
-        rules: How kernels round, and how large results may be.
+        rules: The kernel's rounding, and the maximum size of results.
 
     Raises:
-        UserError: It is no expression, or an operation is refused. The message names the column; there is no key.
+        UserError: It is not an expression, or an operation is rejected. The message names the column; there is no key.
     """
-    part = _parsed(expression)
+    tree = _parsed(expression)
     mistakes = check(expression, frozenset(names))
     if mistakes:
         raise mistakes[0]
     try:
         with np.errstate(all="ignore"):
-            return array_of(_of(part, names, rules))
+            return array_of(_of(tree, names, rules))
     except _PlacedArrayError as error:
-        why = error.why
-        raise _refused(expression, error.column, why.message, why.accepted) from error
+        refusal = error.why
+        raise _refused(expression, error.column, refusal.message, refusal.accepted) from error
     except TypeError as error:
-        raise _refused(expression, 1, "the value is no array", "an array or a number") from error
+        raise _refused(expression, 1, "the value is not an array", "an array or a number") from error
 
 
-def evaluate_part(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
-    """Return the value of a part of a reference.
+def evaluate_part(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
+    """Return the value of a node of a reference.
 
     Raises:
         UserError: An operation is refused.
     """
     try:
         with np.errstate(all="ignore"):
-            return _of(part, names, rules)
+            return _of(node, names, rules)
     except _PlacedArrayError as error:
         raise _refused("", error.column, error.why.message, error.why.accepted) from error
 
@@ -139,9 +139,9 @@ def _refused(
     )
 
 
-def _unknown_name(expression: str, name: str, column: int, known: Mapping[str, object] | frozenset[str]) -> UserError:
-    accepted = ", ".join(sorted(known))
-    return _refused(expression, column, f"unknown name {name!r}", accepted, did_you_mean(name, known))
+def _unknown_name(expression: str, name: str, column: int, names: Mapping[str, object] | frozenset[str]) -> UserError:
+    accepted = ", ".join(sorted(names))
+    return _refused(expression, column, f"unknown name {name!r}", accepted, did_you_mean(name, names))
 
 
 def _unknown_function(expression: str, name: str, column: int) -> UserError:
@@ -152,11 +152,11 @@ def _unknown_function(expression: str, name: str, column: int) -> UserError:
 
 
 class _PlacedArrayError(Exception):
-    """An operation was refused at a column."""
+    """An operation was rejected at a column."""
 
-    def __init__(self, why: ArrayOperationError, column: int) -> None:
-        self.why, self.column = why, column
-        super().__init__(why.message)
+    def __init__(self, error: ArrayOperationError, column: int) -> None:
+        self.why, self.column = error, column
+        super().__init__(error.message)
 
 
 _INFIX: Final[Mapping[str, Callable[[Rules, Tracked, Tracked], Tracked]]] = {
@@ -183,36 +183,36 @@ _COMPARISONS: Final[Mapping[str, np.ufunc]] = {
 }
 
 
-def _of(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
+def _of(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
     try:
-        return _evaluated(part, names, rules)
+        return _evaluated(node, names, rules)
     except ArrayOperationError as error:
-        raise _PlacedArrayError(error, part.column) from error
+        raise _PlacedArrayError(error, node.column) from error
     except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:  # NumPy's own words
-        why = ArrayOperationError(str(error).split("\n")[0] or type(error).__name__)
-        raise _PlacedArrayError(why, part.column) from error
+        refusal = ArrayOperationError(str(error).split("\n")[0] or type(error).__name__)
+        raise _PlacedArrayError(refusal, node.column) from error
 
 
-def _evaluated(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
-    match part:
+def _evaluated(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
+    match node:
         case syntax.Constant(value=value):
             return value if value is None or isinstance(value, str) else rules.literal(value)
         case syntax.NameOf(name=name):
             return names[name] if name in names else _constant(name, rules)
         case syntax.Conditional():
-            return _of(_chosen(part, names, rules), names, rules)
+            return _of(_chosen(node, names, rules), names, rules)
         case syntax.ListOf(parts=parts):
-            return tuple(_of(one, names, rules) for one in parts)
+            return tuple(_of(element, names, rules) for element in parts)
         case syntax.Application(function=syntax.NameOf(name=name), arguments=arguments, keywords=keywords):
-            given = tuple(_of(one, names, rules) for one in arguments)
-            return ARRAY_FUNCTIONS[name](rules, given, {key: _of(one, names, rules) for key, one in keywords})
+            values = tuple(_of(argument, names, rules) for argument in arguments)
+            return ARRAY_FUNCTIONS[name](rules, values, {key: _of(operand, names, rules) for key, operand in keywords})
         case _:
-            return _operated(part, names, rules)
+            return _operated(node, names, rules)
 
 
-def _operated(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
-    """The value of an operation that has a sign, or a word, of its own."""
-    match part:
+def _operated(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
+    """Return the value of an operation with an operator symbol or keyword."""
+    match node:
         case syntax.ItemOf(value=value, index=index):
             return _item(value, index, names, rules)
         case syntax.Unary(symbol=symbol, operand=operand):
@@ -225,12 +225,12 @@ def _operated(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Gi
             return _compared(first, others, names, rules)
         case syntax.Junction(symbol=symbol, parts=parts):
             combine = np.logical_and if symbol == "and" else np.logical_or
-            found = _array(parts[0], names, rules)
-            for one in parts[1:]:
-                found = rules.both(found, _array(one, names, rules), combine)
-            return found
+            result = _array(parts[0], names, rules)
+            for term in parts[1:]:
+                result = rules.both(result, _array(term, names, rules), combine)
+            return result
         case _:
-            raise ArrayOperationError("this has no meaning in a reference", "arrays, functions and operators")
+            raise ArrayOperationError("this is not supported in a reference", "arrays, functions and operators")
 
 
 def _constant(name: str, rules: Rules) -> Given:
@@ -238,13 +238,13 @@ def _constant(name: str, rules: Rules) -> Given:
     return None if constant is None else rules.literal(constant)
 
 
-def _array(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Tracked:
-    value = _of(part, names, rules)
+def _array(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Tracked:
+    value = _of(node, names, rules)
     try:
         return array_of(value)
     except TypeError:
-        why = ArrayOperationError("an operand is no array", "an array or a number")
-        raise _PlacedArrayError(why, part.column) from None
+        refusal = ArrayOperationError("an operand is not an array", "an array or a number")
+        raise _PlacedArrayError(refusal, node.column) from None
 
 
 def _prefixed(symbol: str, x: Tracked, rules: Rules) -> Tracked:
@@ -258,62 +258,62 @@ def _prefixed(symbol: str, x: Tracked, rules: Rules) -> Tracked:
 
 
 def _compared(
-    first: syntax.Part, others: tuple[tuple[str, syntax.Part], ...], names: Mapping[str, Given], rules: Rules
+    first: syntax.Part, comparisons: tuple[tuple[str, syntax.Part], ...], names: Mapping[str, Given], rules: Rules
 ) -> Tracked:
     left = _of(first, names, rules)
     result: Tracked | None = None
-    for symbol, part in others:
-        right = _of(part, names, rules)
+    for symbol, operand in comparisons:
+        right = _of(operand, names, rules)
         if isinstance(left, str) and isinstance(right, str) and symbol in ("==", "!="):  # layout == 'nt'
-            one = rules.literal((left == right) is (symbol == "=="))
+            comparison = rules.literal((left == right) is (symbol == "=="))
         elif symbol not in _COMPARISONS:
             raise ArrayOperationError(f"{symbol!r} of arrays", ", ".join(_COMPARISONS))
         else:
             try:
-                one = rules.compare(array_of(left), array_of(right), _COMPARISONS[symbol])
+                comparison = rules.compare(array_of(left), array_of(right), _COMPARISONS[symbol])
             except TypeError:
-                raise ArrayOperationError("an operand is no array", "an array or a number") from None
-        result = one if result is None else rules.both(result, one, np.logical_and)
+                raise ArrayOperationError("an operand is not an array", "an array or a number") from None
+        result = comparison if result is None else rules.both(result, comparison, np.logical_and)
         left = right
     assert result is not None  # noqa: S101 - a chain has at least one comparison
     return result
 
 
-def _chosen(part: syntax.Conditional, names: Mapping[str, Given], rules: Rules) -> syntax.Part:
-    """Of a single truth, only the part that is chosen is evaluated; of an array, see `where`."""
-    condition = _array(part.test, names, rules)
+def _chosen(node: syntax.Conditional, names: Mapping[str, Given], rules: Rules) -> syntax.Part:
+    """Return the branch of a conditional whose test is a scalar; only that branch is evaluated."""
+    condition = _array(node.test, names, rules)
     if condition.shape:
         raise ArrayOperationError("'if' with an array as its condition", "where(condition, a, b)")
-    return part.then if condition.values else part.otherwise
+    return node.then if condition.values else node.otherwise
 
 
 def _item(value: syntax.Part, index: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
-    found = _of(value, names, rules)
+    container = _of(value, names, rules)
     parts = index.parts if isinstance(index, syntax.ListOf) else (index,)
-    if isinstance(found, tuple):
+    if isinstance(container, tuple):
         place = integer_of(_of(index, names, rules))
-        if not -len(found) <= place < len(found):
-            raise ArrayOperationError(f"index {place} of a list of {len(found)}")
-        return found[place]
-    return movement.item(rules, array_of(found), tuple(_index(one, names, rules) for one in parts))
+        if not -len(container) <= place < len(container):
+            raise ArrayOperationError(f"index {place} of a list of {len(container)}")
+        return container[place]
+    return movement.item(rules, array_of(container), tuple(_index(subscript, names, rules) for subscript in parts))
 
 
-def _index(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Any:  # noqa: ANN401 - see movement.Index
-    if isinstance(part, syntax.Span):
-        ends = (part.start, part.stop, part.step)
-        return slice(*(None if one is None else _whole(one, names, rules) for one in ends))
-    value = _of(part, names, rules)
+def _index(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Any:  # noqa: ANN401 - see movement.Index
+    if isinstance(node, syntax.Span):
+        ends = (node.start, node.stop, node.step)
+        return slice(*(None if end is None else _whole(end, names, rules) for end in ends))
+    value = _of(node, names, rules)
     if value is None:
         return None
     chosen = array_of(value)
     if chosen.is_float or (chosen.bound is not None and np.any(chosen.bound > 0)):
-        raise ArrayOperationError("an index that is not a whole number", "integers, truths, slices, None")
+        raise ArrayOperationError("an index must be an integer", "integers, truths, slices, None")
     return int(chosen.values) if not chosen.shape and chosen.values.dtype.kind != "b" else chosen.values
 
 
-def _whole(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> int | None:
-    value = _of(part, names, rules)
+def _whole(node: syntax.Part, names: Mapping[str, Given], rules: Rules) -> int | None:
+    value = _of(node, names, rules)
     try:
         return None if value is None else integer_of(value)
     except TypeError:
-        raise ArrayOperationError("an end of a slice is not a whole number", "integers") from None
+        raise ArrayOperationError("a slice bound must be an integer", "integers") from None

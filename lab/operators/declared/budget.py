@@ -1,4 +1,4 @@
-"""Limits of what is read and computed to evaluate a reference at chosen elements: about two seconds' worth."""
+"""Work limits for evaluating a reference at selected elements, about two seconds' worth."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from lab.operators.boxes import Index, Shape
 from lab.operators.indexed import HELD_BYTES, PAGE, IndexedArray, WholeArray
 
 MOST_WHOLE: Final = 1 << 22
-"""Elements of the arrays in a part that is evaluated whole."""
+"""Maximum elements of the arrays in a node that is evaluated whole."""
 
 MOST_HELD: Final = 1 << 24
-"""Elements of one intermediate array."""
+"""Maximum elements of one intermediate array."""
 
 _MOST_COMPUTED: Final = 1 << 26
-"""Elements of all intermediate arrays together."""
+"""Maximum elements of all intermediate arrays together."""
 
 _MOST_PRODUCTS: Final = 1 << 32
-"""Multiply-adds of matrix products: a second or so."""
+"""Maximum multiply-adds of GEMMs, about a second's worth."""
 
 _MOST_SLOW_PRODUCTS: Final = 1 << 29
-"""The same where BLAS does not do them."""
+"""Maximum multiply-adds computed without BLAS."""
 
 _MOST_PAGES: Final = 1 << 16
-"""Pages of arrays that are drawn."""
+"""Maximum pages of arrays that are generated."""
 
 _SLOW: Final = ("convolve", "correlate", "correlate2d", "einsum")
 
 
 class UnrestrictedError(Exception):
-    """The expression cannot be evaluated at chosen elements."""
+    """The expression cannot be evaluated at selected elements."""
 
 
 class WorkBudgetError(UnrestrictedError):
-    """It can be, but that takes too long."""
+    """The expression could be evaluated at selected elements, but that takes too long."""
 
 
 class EvaluationBudget:
@@ -49,7 +49,7 @@ class EvaluationBudget:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing used."""
+        """Start with nothing used."""
         self.computed = self._products = 0
         self._pages: dict[int, int] = {}
 
@@ -64,7 +64,7 @@ class EvaluationBudget:
             raise WorkBudgetError("its reference needs too many elements")
 
     def multiply(self, products: int) -> None:
-        """Count multiply-adds of a matrix product.
+        """Count multiply-adds of a GEMM.
 
         Raises:
             WorkBudgetError: They are too many.
@@ -74,7 +74,7 @@ class EvaluationBudget:
             raise WorkBudgetError("its reference takes too many multiplications")
 
     def read(self, source: IndexedArray, flat: Index) -> None:
-        """Count the pages of an array that elements lie on, with those that come twice unless all are kept.
+        """Count the pages an array's elements lie on, repeated reads included unless all pages are cached.
 
         Raises:
             WorkBudgetError: They are too many.
@@ -98,25 +98,25 @@ class EvaluationBudget:
         is_kept = source.size * source.dtype.itemsize <= HELD_BYTES
         self._pages[id(source)] = min(used, -(-source.size // PAGE)) if is_kept else used
         if sum(self._pages.values()) > _MOST_PAGES:
-            raise WorkBudgetError("its reference reads too much of the arrays")
+            raise WorkBudgetError("its reference reads too many elements of the arrays")
 
-    def whole(self, part: syntax.Part, elements: int, shape: Callable[[syntax.Part], Shape]) -> None:
-        """Count a part that is evaluated whole.
+    def whole(self, tree: syntax.Part, elements: int, shape: Callable[[syntax.Part], Shape]) -> None:
+        """Count a node that is evaluated whole.
 
         Args:
-            part: The part.
-            elements: Elements of the arrays in it.
-            shape: Returns the shape of a part.
+            tree: The node.
+            elements: Number of elements of the arrays in it.
+            shape: Returns the shape of a node.
 
         Raises:
             UnrestrictedError: It takes too long.
         """
         if elements > MOST_WHOLE:
             raise UnrestrictedError("its reference needs whole arrays")
-        for one in syntax.walk(part):
-            if isinstance(one, syntax.Application) and isinstance(one.function, syntax.NameOf):
-                operands = (operand for operand in one.arguments if not isinstance(operand, syntax.Constant))
-                slow = one.function.name in _SLOW
+        for node in syntax.walk(tree):
+            if isinstance(node, syntax.Application) and isinstance(node.function, syntax.NameOf):
+                operands = (operand for operand in node.arguments if not isinstance(operand, syntax.Constant))
+                slow = node.function.name in _SLOW
                 if slow and math.prod(math.prod(shape(operand)) for operand in operands) > _MOST_SLOW_PRODUCTS:
                     raise UnrestrictedError("its reference takes too many multiplications")
         self.compute(elements)

@@ -1,4 +1,4 @@
-"""The functions of references at chosen elements: what each needs of its operands."""
+"""Restriction of reference functions to selected elements: the operand elements each call needs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _OF_ELEMENTS: Final = frozenset(
     for name, function in ARRAY_FUNCTIONS.items()
     if function.group in ("arithmetic", "functions of single elements", "choices", "bits", "types and complex numbers")
 ) | {"zeros_like", "ones_like"}
-"""Functions whose results depend on the same element of each operand."""
+"""Elementwise functions: each result depends on the same element of each operand."""
 
 _REDUCING: Final = ("sum", "mean", "var", "std", "norm", "prod", "max", "min", "any", "all", "argmax", "argmin")
 _KEEPING: Final = ("cumsum", "cumprod", "sort", "argsort", "fft", "ifft")
-"""Functions along an axis whose result has that axis, too."""
+"""Functions along an axis whose result keeps that axis."""
 
 _MATRICES: Final = 2
 
 
 class _Called:
-    """A call with what is given for each of the function's parameters."""
+    """A call with its arguments by parameter name."""
 
     def __init__(self, at: Restriction, call: syntax.Application) -> None:
         assert isinstance(call.function, syntax.NameOf)  # noqa: S101 - values have no attributes
@@ -49,9 +49,9 @@ class _Called:
         return self.at.shape(self.given[parameter])
 
     def plain(self) -> dict[str, Any]:
-        """Return what is given for parameters that are not arrays, as the function takes it."""
-        given = ((key, part) for key, part in self.given.items() if key not in self.function.arrays)
-        return {key: self.function.plain(key, self.at.number(part)) for key, part in given}
+        """Return the arguments that are not arrays, converted for the function."""
+        arguments = ((key, node) for key, node in self.given.items() if key not in self.function.arrays)
+        return {key: self.function.plain(key, self.at.number(node)) for key, node in arguments}
 
     def on(self, **parts: syntax.Part) -> syntax.Application:
         """Return the same call with other operands."""
@@ -62,21 +62,21 @@ class _Called:
         return self.at.held(value, self.call.column)
 
     def axes(self) -> tuple[int, ...]:
-        """Return the axes that the function goes along.
+        """Return the axes the function operates along.
 
         Raises:
             UnrestrictedError: The array lacks one.
         """
         count = len(self.shape())
-        default = next(one.default for one in self.function.parameters if one.name == "axis")
+        default = next(parameter.default for parameter in self.function.parameters if parameter.name == "axis")
         axis = self.function.plain("axis", self.at.number(self.given["axis"])) if "axis" in self.given else default
         axes = tuple(range(count)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-        if not all(-count <= one < count for one in axes):
-            raise UnrestrictedError("an axis that the array lacks")
-        return tuple(one % count for one in axes)
+        if not all(-count <= number < count for number in axes):
+            raise UnrestrictedError("the array does not have this axis")
+        return tuple(number % count for number in axes)
 
     def raveled(self) -> _Called:
-        """Return the call, on an array of one dimension where it runs through all of them."""
+        """Return the call on a flattened array if it runs over all dimensions."""
         if self.name not in ("cumsum", "cumprod") or len(self.axes()) == len(self.shape()) == 1:
             return self
         if len(self.axes()) == 1 and "axis" in self.given:
@@ -86,25 +86,25 @@ class _Called:
 
 
 def shape_of(at: Restriction, call: syntax.Application) -> Shape:
-    """Return the shape of what a call returns.
+    """Return the shape of a call's result.
 
     Raises:
-        UnrestrictedError: That is not known before it is called.
+        UnrestrictedError: The shape is not known before the call.
     """
     called = _Called(at, call)
     if called.name in _OF_ELEMENTS:
-        return at.broadcast(*(part for key, part in called.given.items() if key in called.function.arrays))
+        return at.broadcast(*(node for key, node in called.given.items() if key in called.function.arrays))
     if called.name in _REDUCING:
         return _reduced_shape(called)
     if called.name in ORIGINS:
         return _origin(called).shape
     if called.name in _SHAPES:
         return _SHAPES[called.name](called)
-    raise UnrestrictedError(f"{called.name} is not evaluated at chosen elements")
+    raise UnrestrictedError(f"{called.name} is not evaluated at selected elements")
 
 
 def rewritten(at: Restriction, call: syntax.Application, box: Box) -> syntax.Part:
-    """Return a part that stands for chosen elements of what a call returns.
+    """Return an expression for selected elements of a call's result.
 
     Raises:
         UnrestrictedError: All of its operands are needed.
@@ -120,7 +120,7 @@ def rewritten(at: Restriction, call: syntax.Application, box: Box) -> syntax.Par
         return called.held(at.moved(called.given["a"], _origin(called), box))
     if called.name in _VALUES:
         return called.held(_VALUES[called.name](called, box))
-    raise UnrestrictedError(f"{called.name} is not evaluated at chosen elements")
+    raise UnrestrictedError(f"{called.name} is not evaluated at selected elements")
 
 
 def _origin(called: _Called) -> Origin:
@@ -128,7 +128,7 @@ def _origin(called: _Called) -> Origin:
 
 
 def _renamed(plain: dict[str, Any]) -> dict[str, Any]:
-    """Call a new shape `new`: an array has a shape of its own."""
+    """Rename the argument `shape` to `new`, since an array has a shape of its own."""
     return {"new" if key == "shape" else key: value for key, value in plain.items()}
 
 
@@ -145,28 +145,30 @@ def _reduced_shape(called: _Called) -> Shape:
 
 
 def _reduced(called: _Called, box: Box) -> Tracked:
-    """Return some results of a function along axes, which needs all of these."""
+    """Return selected results of a reduction, which needs its axes in full."""
     at, shape = called.at, called.shape()
     if not shape:
-        return at.evaluated(lambda: called.on(**{key: at.rewritten(one, ()) for key, one in called.given.items()}))
+        return at.evaluated(
+            lambda: called.on(**{key: at.rewritten(operand, ()) for key, operand in called.given.items()})
+        )
     called.plain()  # refuses numbers that depend on arrays
-    axes, others = called.axes(), iter(box)
+    axes, box_axes = called.axes(), iter(box)
     inner: list[Index] = []
     for i, n in enumerate(shape):
-        chosen = next(others) if i not in axes or len(box) == len(shape) else None
+        chosen = next(box_axes) if i not in axes or len(box) == len(shape) else None
         inner.append(at.all_of(n) if i in axes or chosen is None else chosen)
     return at.evaluated(lambda: called.on(a=at.rewritten(called.given["a"], tuple(inner))))
 
 
 def _kept(called: _Called, box: Box) -> Tracked:
-    """Return some results of a function along an axis, which needs all of that."""
+    """Return selected results of a function along an axis, which needs the whole axis."""
     called = called.raveled()
     at, axes = called.at, called.axes()
     sides = zip(called.shape(), box, strict=True)
-    inner = tuple(at.all_of(n) if i in axes else one for i, (n, one) in enumerate(sides))
-    whole = at.evaluated(lambda: called.on(a=at.rewritten(called.given["a"], inner)))
-    chosen = np.ix_(*(one if i in axes else np.arange(len(one)) for i, one in enumerate(box)))
-    return movement.moved(lambda x: x[chosen], whole)
+    inner = tuple(at.all_of(n) if i in axes else positions for i, (n, positions) in enumerate(sides))
+    result = at.evaluated(lambda: called.on(a=at.rewritten(called.given["a"], inner)))
+    chosen = np.ix_(*(positions if i in axes else np.arange(len(positions)) for i, positions in enumerate(box)))
+    return movement.moved(lambda x: x[chosen], result)
 
 
 def _difference_shape(called: _Called) -> Shape:
@@ -176,9 +178,9 @@ def _difference_shape(called: _Called) -> Shape:
 
 def _differences(called: _Called, box: Box) -> Tracked:
     axis = called.axes()[0]
-    later = tuple(one + 1 if i == axis else one for i, one in enumerate(box))
-    part = called.given["a"]
-    return called.at.rules.subtract(called.at.value(part, later), called.at.value(part, box))
+    later = tuple(positions + 1 if i == axis else positions for i, positions in enumerate(box))
+    operand = called.given["a"]
+    return called.at.rules.subtract(called.at.value(operand, later), called.at.value(operand, box))
 
 
 # --- products -------------------------------------------------------------------------------------------------
@@ -200,22 +202,22 @@ def _product(called: _Called, box: Box) -> Tracked:
     at.budget.multiply(math.prod(map(len, box)) * a[-1])
     along, batches = at.all_of(a[-1]), box[: len(outer)]
 
-    def part() -> syntax.Part:
+    def restricted_call() -> syntax.Part:
         left = (*aligned(a[:-2], outer, batches), *rows, along)
         right = (*aligned(b[:-2], outer, batches), along, *columns)
         return called.on(a=at.rewritten(called.given["a"], left), b=at.rewritten(called.given["b"], right))
 
-    return at.evaluated(part)
+    return at.evaluated(restricted_call)
 
 
 def _letters(called: _Called) -> tuple[list[str], str, dict[str, int]]:
-    """Return the letters of each operand of a summation and of its result, and the size of each."""
+    """Return an einsum's index letters per operand, those of its result, and each letter's size."""
     spec = called.function.plain("subscripts", called.at.number(called.given["subscripts"])).replace(" ", "")
     operands, _, result = spec.partition("->")
     groups = operands.split(",")
     sizes: dict[str, int] = {}
-    for group, one in zip(groups, called.given["operands"], strict=True):
-        sizes |= dict(zip(group, called.at.shape(one), strict=True))
+    for group, operand in zip(groups, called.given["operands"], strict=True):
+        sizes |= dict(zip(group, called.at.shape(operand), strict=True))
     return groups, result, sizes
 
 
@@ -232,13 +234,13 @@ def _summation(called: _Called, box: Box) -> Tracked:
     at.budget.multiply(math.prod(map(len, box)) * math.prod(summed.values()))
     chosen |= {letter: at.all_of(n) for letter, n in summed.items()}
 
-    def part() -> syntax.Part:
+    def restricted_call() -> syntax.Part:
         pairs = zip(groups, called.given["operands"], strict=True)
-        parts = [at.rewritten(one, tuple(chosen[letter] for letter in group)) for group, one in pairs]
+        parts = [at.rewritten(operand, tuple(chosen[letter] for letter in group)) for group, operand in pairs]
         arguments = (called.given["subscripts"], *parts)
         return syntax.Application(called.call.function, arguments, (), called.call.column)
 
-    return at.evaluated(part)
+    return at.evaluated(restricted_call)
 
 
 def _outer_shape(called: _Called) -> Shape:
@@ -246,7 +248,7 @@ def _outer_shape(called: _Called) -> Shape:
 
 
 def _outer(called: _Called, box: Box) -> Tracked:
-    rows, columns = (called.at.points(called.given[key], one) for key, one in zip("ab", box, strict=True))
+    rows, columns = (called.at.points(called.given[key], positions) for key, positions in zip("ab", box, strict=True))
     return called.at.evaluated(lambda: called.on(a=called.held(rows), b=called.held(columns)))
 
 
@@ -254,7 +256,7 @@ def _outer(called: _Called, box: Box) -> Tracked:
 
 
 def _taken_from(called: _Called) -> tuple[syntax.Part, Separable | Gathered]:
-    """Return the array that `take` reads, and an index that picks the same."""
+    """Return the array that `take` reads, and the equivalent index."""
     axis, array, column = called.plain().get("axis"), called.given["a"], called.call.column
     if axis is None:
         array = syntax.Application(syntax.NameOf("ravel", column), (array,), (), column)
@@ -270,9 +272,9 @@ def _taken(called: _Called, box: Box) -> Tracked:
 
 def _triangle(called: _Called, box: Box) -> Tracked:
     below = np.subtract.outer(box[-2], box[-1]) + called.plain().get("k", 0)
-    kept = below >= 0 if called.name == "tril" else below <= 0
-    held = called.at.value(called.given["a"], box)
-    return movement.moved(lambda x: np.where(kept, x, np.zeros((), x.dtype)), held)
+    mask = below >= 0 if called.name == "tril" else below <= 0
+    elements = called.at.value(called.given["a"], box)
+    return movement.moved(lambda x: np.where(mask, x, np.zeros((), x.dtype)), elements)
 
 
 def _widths(called: _Called) -> list[tuple[int, int]]:
@@ -288,55 +290,55 @@ def _padded(called: _Called, box: Box) -> Tracked:
     plain, sides = called.plain(), zip(called.shape(), _widths(called), box, strict=True)
     mode = plain.get("mode", "constant")
     along = [padded(n, before, mode, at) for n, (before, _), at in sides]
-    held = called.at.value(called.given["a"], tuple(at for at, _ in along))
+    elements = called.at.value(called.given["a"], tuple(at for at, _ in along))
     if mode != "constant":
-        return held
+        return elements
     inside = np.ones(tuple(map(len, box)), np.bool_)
     for i, (_, mask) in enumerate(along):
         inside &= mask.reshape([-1 if i == j else 1 for j in range(len(box))])
-    values = np.where(inside, held.values, np.asarray(plain.get("constant_values", 0), held.values.dtype))
-    return Tracked(values, None if held.bound is None else np.where(inside, held.bound, 0.0))
+    values = np.where(inside, elements.values, np.asarray(plain.get("constant_values", 0), elements.values.dtype))
+    return Tracked(values, None if elements.bound is None else np.where(inside, elements.bound, 0.0))
 
 
 def _joined_parts(called: _Called) -> tuple[tuple[syntax.Part, ...], int, list[Shape]]:
-    """Return what is joined, the axis of the result that tells the parts apart, and their shapes along with it."""
+    """Return the joined arrays, the axis they are joined along, and their shapes with that axis."""
     if not isinstance(called.given["arrays"], syntax.ListOf):
         raise UnrestrictedError("what is joined is not a list")
     parts, axis = called.given["arrays"].parts, called.plain().get("axis", 0)
-    shapes = [called.at.shape(one) for one in parts]
+    shapes = [called.at.shape(node) for node in parts]
     axis %= len(shapes[0]) + (called.name == "stack")
     if called.name == "stack":
-        shapes = [(*one[:axis], 1, *one[axis:]) for one in shapes]
+        shapes = [(*shape[:axis], 1, *shape[axis:]) for shape in shapes]
     return parts, axis, shapes
 
 
 def _joined_shape(called: _Called) -> Shape:
     _, axis, shapes = _joined_parts(called)
-    return tuple(sum(one[i] for one in shapes) if i == axis else n for i, n in enumerate(shapes[0]))
+    return tuple(sum(shape[i] for shape in shapes) if i == axis else n for i, n in enumerate(shapes[0]))
 
 
 def _joined(called: _Called, box: Box) -> Tracked:
     parts, axis, shapes = _joined_parts(called)
-    ends = np.cumsum([one[axis] for one in shapes])
+    ends = np.cumsum([shape[axis] for shape in shapes])
     owner = np.searchsorted(ends, box[axis], side="right")
-    found: list[Tracked] = []
+    blocks: list[Tracked] = []
     for i in np.unique(owner).tolist():
         along = box[axis][owner == i] - (int(ends[i]) - shapes[i][axis])
         chosen = (*box[:axis], along, *box[axis + 1 :])
         inner = (*box[:axis], *box[axis + 1 :]) if called.name == "stack" else chosen
-        held = called.at.value(parts[i], inner)
-        found.append(movement.moved(_filling(tuple(map(len, inner)), tuple(map(len, chosen)), axis), held))
+        elements = called.at.value(parts[i], inner)
+        blocks.append(movement.moved(_filling(tuple(map(len, inner)), tuple(map(len, chosen)), axis), elements))
     order = np.argsort(owner, kind="stable")
-    together = movement.concatenate(called.at.rules, tuple(found), axis)
+    together = movement.concatenate(called.at.rules, tuple(blocks), axis)
     return movement.moved(lambda x: np.take(x, np.argsort(order), axis), together)
 
 
 def _filling(inner: Shape, sizes: Shape, axis: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Return a function that brings a part's elements into the shape that they are joined in."""
+    """Return a function that reshapes an array's elements for joining."""
 
     def placed(x: NDArray[Any]) -> NDArray[Any]:
-        whole = np.broadcast_to(x, inner)
-        return whole if len(inner) == len(sizes) else np.broadcast_to(np.expand_dims(whole, axis), sizes)
+        broadcast = np.broadcast_to(x, inner)
+        return broadcast if len(inner) == len(sizes) else np.broadcast_to(np.expand_dims(broadcast, axis), sizes)
 
     return placed
 
@@ -376,7 +378,7 @@ def _range_shape(called: _Called) -> Shape:
 
 def _range_at(called: _Called, box: Box) -> Tracked:
     first, last, step = _range(called)
-    if all(isinstance(one, int) for one in (first, last, step)):
+    if all(isinstance(number, int) for number in (first, last, step)):
         return Tracked(int(first) + int(step) * box[0])
     return called.at.rules.rounded(first + step * box[0].astype(np.float64), None)
 
@@ -405,7 +407,7 @@ _SHAPES: Final[Mapping[str, Callable[[_Called], Shape]]] = {
     "arange": _range_shape,
     "eye": _identity_shape,
 }
-"""Shapes of results, by function."""
+"""Functions that return a result's shape, by reference function."""
 
 _VALUES: Final[Mapping[str, Callable[[_Called, Box], Tracked]]] = {
     **dict.fromkeys(_KEEPING, _kept),
@@ -421,4 +423,4 @@ _VALUES: Final[Mapping[str, Callable[[_Called, Box], Tracked]]] = {
     "arange": _range_at,
     "eye": _identity,
 }
-"""Chosen elements of results, by function."""
+"""Functions that return selected elements of a result, by reference function."""

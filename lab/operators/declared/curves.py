@@ -1,8 +1,7 @@
-"""Functions of single elements, with what a GPU's implementations of them are off by.
+"""Elementwise functions with the error bounds of their GPU implementations.
 
 The errors are those of the CUDA C++ Programming Guide (mathematical functions; one unit in the last place is at most
 2 u), and of the intrinsics that take their place under `--use_fast_math`, where these are worse: ``__expf`` is off by
-2 + 1.173 |x| units, ``__sinf`` and ``__cosf`` by 2^-21.4 and ``__logf`` by 2^-21.4 near 1, absolutely. The exception is
 2 + 1.173 |x| units, ``__sinf`` and ``__cosf`` by 2^-21.4, and ``__logf`` by 2^-21.4 near 1, absolutely. The exception
 needs a `tolerance`.
 """
@@ -24,7 +23,7 @@ Function = Callable[[Any], NDArray[Any]]
 
 
 def _special(name: str, x: Floats) -> NDArray[Any]:
-    """Apply a function of `scipy.special`, which is imported with its first use: lab starts a fifth faster."""
+    """Apply a function of `scipy.special`, imported on first use to keep start-up short."""
     from scipy import special  # noqa: PLC0415 - as said above
 
     return np.asarray(getattr(special, name)(x))
@@ -40,12 +39,12 @@ class MonotoneFunction:
     """A monotone function of one variable.
 
     Attributes:
-        function: It, on float64.
+        function: The function, on float64.
         units: Error in units of roundoff, relative to the result.
         stretch: Further units for each unit of the operand's size, relative to the result.
         absolute: Further units, absolute, for an operand.
-        lowest: Where it begins to be defined.
-        highest: Where it ends.
+        lowest: Lower end of its domain.
+        highest: Upper end of its domain.
     """
 
     function: Function
@@ -56,13 +55,13 @@ class MonotoneFunction:
     highest: float = np.inf
 
     def __call__(self, rules: Rules, x: Tracked) -> Tracked:
-        """Apply it."""
+        """Apply the function."""
         x = _of_reals(rules, x)
         result = between(self.function, x, self.lowest, self.highest)
         units = self.units if not self.stretch else self.units + self.stretch * np.minimum(np.abs(x.values), 1e4)
-        found = rules.rounded(result.values, result.bound, units)
+        rounded = rules.rounded(result.values, result.bound, units)
         added = self.absolute(x.values)
-        return found if isinstance(added, float) and not added else _widened(found, rules.arithmetic.unit * added)
+        return rounded if isinstance(added, float) and not added else _widened(rounded, rules.arithmetic.unit * added)
 
 
 def _widened(x: Tracked, added: Floats | float) -> Tracked:
@@ -70,10 +69,10 @@ def _widened(x: Tracked, added: Floats | float) -> Tracked:
 
 
 def _of_reals(rules: Rules, x: Tracked) -> Tracked:
-    found = rules.real(x)
-    if found.values.dtype.kind == "c":
+    real = rules.real(x)
+    if real.values.dtype.kind == "c":
         raise ArrayOperationError("this function of complex numbers", "real(x), imag(x), abs(x), conj(x), exp(x)")
-    return found
+    return real
 
 
 def _near_one(units: float) -> Callable[[Floats], Floats | float]:
@@ -107,7 +106,7 @@ MONOTONE: Mapping[str, MonotoneFunction] = {
     "erfc": MonotoneFunction(partial(_special, "erfc"), 12, 2.4),
     "normcdf": MonotoneFunction(partial(_special, "ndtr"), 12, 2.4),
 }
-"""By NumPy's names; `rsqrt` and `normcdf` are CUDA's."""
+"""The monotone functions, by NumPy's names; `rsqrt` and `normcdf` are CUDA's."""
 
 
 def sine(rules: Rules, x: Tracked) -> Tracked:
@@ -123,8 +122,8 @@ def cosine(rules: Rules, x: Tracked) -> Tracked:
 def _wave(rules: Rules, x: Tracked, function: Function) -> Tracked:
     x = _of_reals(rules, x)
     bound = None if x.bound is None else np.minimum(x.bound, 2.0)
-    found = rules.rounded(np.asarray(function(x.values)), bound, 4)
-    return _widened(found, rules.arithmetic.unit * (8 + np.minimum(np.abs(x.values), 1 / rules.arithmetic.unit)))
+    rounded = rules.rounded(np.asarray(function(x.values)), bound, 4)
+    return _widened(rounded, rules.arithmetic.unit * (8 + np.minimum(np.abs(x.values), 1 / rules.arithmetic.unit)))
 
 
 def tangent(rules: Rules, x: Tracked) -> Tracked:
@@ -139,7 +138,7 @@ def hyperbolic_cosine(rules: Rules, x: Tracked) -> Tracked:
 
 
 MONOTONE_COSH = MonotoneFunction(np.cosh, 8, 2.4, lowest=0)
-"""For operands at least 0."""
+"""Hyperbolic cosine for operands of at least 0."""
 
 
 def exponential(rules: Rules, x: Tracked) -> Tracked:

@@ -1,4 +1,4 @@
-"""What a file declares of its kernel, as a value: checked once, hashable, and the same on both ends of a pipe.
+"""The declaration of a kernel's operator as a value: checked once, hashable and serialisable.
 
 A declaration travels between processes as canonical JSON behind `PREFIX`, in place of an operator's name.
 """
@@ -26,30 +26,30 @@ from lab.operators.declared.specification import Argument, Direction, FillKind, 
 from lab.operators.declared.tolerance import Tolerance
 
 PREFIX: Final = "declared:"
-"""Begins the operator reference of a declaration."""
+"""Prefix of a declaration's operator reference."""
 
 _MOST_FILE_BYTES: Final = 2**34
 
 Place = Callable[..., Location | None]
-"""From the path of a key to its location."""
+"""Maps the path of a key to its location."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """Everything that the operator of a short experiment file needs.
+    """The declared operator of a short experiment file.
 
     Attributes:
-        name: What reports call the operator; the kernel's name.
-        arguments: The kernel's arguments, in its order, the members of structures in place of these; behind them what
-            constant memory holds.
-        references: From each output to its expression or file; empty where there is a function or nothing.
-        function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
-        tolerances: From outputs to the user's own tolerances.
-        metrics: Declared figures, the first of which says what throughput is.
-        parameters: Parameters of variants that its expressions mention, or that its function asks for.
-        folder: Where relative paths start from; empty where it names no file.
-        files: Every file that it names, with the SHA-256 of its contents.
-        constants: Names of those arguments that no launch passes: they are variables in constant memory.
+        name: The operator's name in reports: the kernel's name.
+        arguments: The kernel's arguments, in its order, structures expanded into their members, followed by the
+            contents of constant memory.
+        references: Each output's expression or file; empty if there is a function or no reference.
+        function: The user's function that computes the outputs, ``ref.py:function``; empty if there is none.
+        tolerances: The user's tolerances, by output.
+        metrics: Declared metrics; the first defines throughput.
+        parameters: Variant parameters used by its expressions or its function.
+        folder: Base of relative paths; empty if it names no file.
+        files: Every file it names, with the SHA-256 of its contents.
+        constants: Names of the arguments that launches do not pass: variables in constant memory.
     """
 
     name: str
@@ -68,11 +68,13 @@ class Declaration:
         """Return the operator reference: `PREFIX` and canonical JSON."""
         plain = {
             "name": self.name,
-            "arguments": [[one.name, str(one), *filter(None, [one.structure])] for one in self.arguments],
+            "arguments": [
+                [argument.name, str(argument), *filter(None, [argument.structure])] for argument in self.arguments
+            ],
             "references": self.references,
             "function": self.function,
-            "tolerances": [[name, one.relative, one.absolute] for name, one in self.tolerances],
-            "metrics": [[one.unit, one.expression] for one in self.metrics],
+            "tolerances": [[name, tolerance.relative, tolerance.absolute] for name, tolerance in self.tolerances],
+            "metrics": [[metric.unit, metric.expression] for metric in self.metrics],
             "parameters": self.parameters,
             "folder": self.folder,
             "files": self.files,
@@ -82,10 +84,10 @@ class Declaration:
 
     @classmethod
     def restored(cls, reference: str) -> Declaration:
-        """Return the declaration that an operator reference stands for.
+        """Return the declaration an operator reference encodes.
 
         Raises:
-            UserError: The text is none that `reference` made.
+            UserError: The text was not made by `reference`.
         """
         try:
             plain = json.loads(reference.removeprefix(PREFIX))
@@ -109,17 +111,17 @@ class Declaration:
 
     @cached_property
     def type_parameters(self) -> tuple[str, ...]:
-        """Return the parameters, or fields of the problem, that element types follow."""
-        return tuple(dict.fromkeys(one.type_parameter for one in self.arguments if one.type_parameter))
+        """Return the parameters or problem fields that determine element types."""
+        return tuple(dict.fromkeys(argument.type_parameter for argument in self.arguments if argument.type_parameter))
 
     def typed(self, values: Mapping[str, object]) -> Declaration:
-        """Return the declaration with element types in place of the names that they follow.
+        """Return the declaration with element types resolved.
 
         Args:
-            values: The problem, and the parameters that are mentioned.
+            values: The problem, and the parameters it uses.
 
         Raises:
-            UserError: A value is no type, or contents do not suit it.
+            UserError: A value is not a type, or contents do not suit it.
         """
         types = {}
         for name in self.type_parameters:
@@ -134,38 +136,49 @@ class Declaration:
                     accepted=accepted,
                 )
         arguments = tuple(
-            one.typed(str(types[one.type_parameter])) if one.type_parameter else one for one in self.arguments
+            argument.typed(str(types[argument.type_parameter])) if argument.type_parameter else argument
+            for argument in self.arguments
         )
         return replace(self, arguments=arguments)
 
     @cached_property
     def passed(self) -> tuple[Argument, ...]:
-        """Return the arguments that launches pass, in the kernel's order, the members of structures in their place."""
-        return tuple(one for one in self.arguments if one.name not in self.constants)
+        """Return the arguments launches pass, in the kernel's order, structures expanded into their members."""
+        return tuple(argument for argument in self.arguments if argument.name not in self.constants)
 
     @cached_property
     def outputs(self) -> tuple[Argument, ...]:
-        """Return the arguments that the kernel writes, in its order."""
-        return tuple(one for one in self.arguments if one.is_written)
+        """Return the arguments the kernel writes, in its order."""
+        return tuple(argument for argument in self.arguments if argument.is_written)
 
     @cached_property
     def required(self) -> tuple[str, ...]:
-        """Return the outputs of which every element must be written: not `partial`, and their contents matter."""
-        ignored = {name for name, one in self.tolerances if one.ignores_contents}
-        only_written = (one for one in self.outputs if one.direction is Direction.OUT and not one.is_partial)
-        return tuple(one.name for one in only_written if one.name not in ignored)
+        """Return the outputs that must be written completely: not `partial`, and their contents are compared."""
+        ignored = {name for name, tolerance in self.tolerances if tolerance.ignores_contents}
+        only_written = (
+            output for output in self.outputs if output.direction is Direction.OUT and not output.is_partial
+        )
+        return tuple(output.name for output in only_written if output.name not in ignored)
 
     @cached_property
     def argument(self) -> Mapping[str, Argument]:
         """Return the arguments by name."""
-        return {one.name: one for one in self.arguments}
+        return {argument.name: argument for argument in self.arguments}
 
     @cached_property
     def needed(self) -> frozenset[str]:
-        """Return the names that a problem must have, parameters among them."""
-        given = {one.name for one in self.arguments if not one.is_array and one.value is not None}
-        asked = {one.name for one in self.arguments if not one.is_array and one.value is None}
-        return frozenset((asked | _mentioned(self)) - given - {one.name for one in self.arguments if one.is_array})
+        """Return the names a problem must have, parameters included."""
+        with_value = {
+            argument.name for argument in self.arguments if not argument.is_array and argument.value is not None
+        }
+        without_value = {
+            argument.name for argument in self.arguments if not argument.is_array and argument.value is None
+        }
+        return frozenset(
+            (without_value | _mentioned(self))
+            - with_value
+            - {argument.name for argument in self.arguments if argument.is_array}
+        )
 
 
 def declare(
@@ -181,7 +194,7 @@ def declare(
     parameters: Collection[str],
     at: Place = lambda *_: None,
 ) -> tuple[Declaration | None, tuple[UserError, ...]]:
-    """Check what a file declares.
+    """Check a file's declaration.
 
     Args:
         name: The kernel's name.
@@ -194,18 +207,20 @@ def declare(
         folder: The file's folder.
         problem: Names of the problem's fields.
         parameters: Names of the kernel's parameters.
-        at: Where a key stands in the file, for errors: `lab.base.yamlfile.Document.at`.
+        at: Returns a key's location in the file, for errors: `lab.base.yamlfile.Document.at`.
 
     Returns:
         The declaration, or None if there are mistakes, and every mistake.
     """
     checking = _Checking(Path(folder), frozenset(problem), frozenset(parameters), at)
-    found = checking.declaration(name, arguments, constants, reference=reference, tolerance=tolerance, metrics=metrics)
-    return (None if checking.mistakes else found), tuple(checking.mistakes)
+    declaration = checking.declaration(
+        name, arguments, constants, reference=reference, tolerance=tolerance, metrics=metrics
+    )
+    return (None if checking.mistakes else declaration), tuple(checking.mistakes)
 
 
 class _Checking:
-    """Collects mistakes while it reads the parts of a file."""
+    """Collects mistakes while it reads a file's sections."""
 
     def __init__(self, folder: Path, problem: frozenset[str], parameters: frozenset[str], at: Place) -> None:
         self._folder, self._problem, self._parameters, self._at = folder, problem, parameters, at
@@ -218,29 +233,31 @@ class _Checking:
     ) -> Declaration:
         texts = constants.values() if isinstance(constants, dict) else ()
         writes = not any(str(text).startswith(("out ", "inout ")) for text in texts)  # by no map in constant memory
-        read, mistakes = parse_all(arguments, lambda *keys: self._at("arguments", *keys), writes=writes)
+        parsed, mistakes = parse_all(arguments, lambda *keys: self._at("arguments", *keys), writes=writes)
         self.mistakes += mistakes
-        # of an argument that could not be read, only the name is known
-        named = {place[-1] for place, _ in places(arguments)} if isinstance(arguments, dict) else set()
-        unread = frozenset(named - {one.name for one in read})
-        kept = self._constants(constants, {one.name for one in read} | unread)
-        read = (*read, *kept)
-        for one in read:
-            self._argument(one, {other.name for other in read if not other.is_array} | unread)
-        references, function = self._reference(reference, read, unread)
-        made = Declaration(
+        # only the name of an argument that failed to parse is known
+        argument_names = {place[-1] for place, _ in places(arguments)} if isinstance(arguments, dict) else set()
+        unread = frozenset(argument_names - {argument.name for argument in parsed})
+        constant_arguments = self._constants(constants, {argument.name for argument in parsed} | unread)
+        parsed = (*parsed, *constant_arguments)
+        for argument in parsed:
+            self._argument(argument, {other.name for other in parsed if not other.is_array} | unread)
+        references, function = self._reference(reference, parsed, unread)
+        declared = Declaration(
             name,
-            read,
+            parsed,
             references,
             function,
-            self._tolerances(tolerance, read, unread),
-            self._metrics(metrics, read, unread),
-            constants=tuple(one.name for one in kept),
+            self._tolerances(tolerance, parsed, unread),
+            self._metrics(metrics, parsed, unread),
+            constants=tuple(argument.name for argument in constant_arguments),
         )
-        mentioned = tuple(sorted(((made.needed | self._function(function, read)) - self._problem) & self._parameters))
+        mentioned = tuple(
+            sorted(((declared.needed | self._function(function, parsed)) - self._problem) & self._parameters)
+        )
         files = tuple(sorted(self._files.items()))
         folder = str(self._folder.resolve()) if files else ""
-        return replace(made, parameters=mentioned, files=files, folder=folder)
+        return replace(declared, parameters=mentioned, files=files, folder=folder)
 
     def _mistake(
         self,
@@ -253,136 +270,140 @@ class _Checking:
 
     # ---- arguments
 
-    def _constants(self, given: object, taken: Collection[str]) -> tuple[Argument, ...]:
-        """Read what constant memory holds."""
-        made: list[Argument] = []
-        if given is not None and not isinstance(given, dict):
+    def _constants(self, section: object, taken_names: Collection[str]) -> tuple[Argument, ...]:
+        """Read the contents of constant memory."""
+        constants: list[Argument] = []
+        if section is not None and not isinstance(section, dict):
             self._mistake(
                 "wrong type",
                 "constants",
                 code="wrong-type",
-                found=given,
+                found=section,
                 accepted="a mapping, {filter: float32[9] normal}",
             )
             return ()
-        for name, text in (given or {}).items():
+        for name, text in (section or {}).items():
             try:
-                one = parse(str(name), text)
+                argument = parse(str(name), text)
             except UserError as error:
                 self.mistakes.append(error.placed(self._at("constants", name), f"constants.{name}"))
                 continue
-            if one.name in taken:
-                self._mistake("an argument has this name, too", "constants", one.name, accepted="different names")
-            elif one.is_written and one.view is None:  # by a map in constant memory, the array is written
+            if argument.name in taken_names:
+                self._mistake("an argument has this name, too", "constants", argument.name, accepted="different names")
+            elif argument.is_written and argument.view is None:  # by a map in constant memory, the array is written
                 self._mistake(
                     "a kernel cannot write constant memory",
                     "constants",
-                    one.name,
+                    argument.name,
                     code="unwritable",
-                    accepted=one.undirected,
+                    accepted=argument.undirected,
                 )
             else:
-                made.append(one)
-        self._kept = frozenset(one.name for one in made)
-        return tuple(made)
+                constants.append(argument)
+        self._kept = frozenset(argument.name for argument in constants)
+        return tuple(constants)
 
-    def _argument(self, one: Argument, scalars: Collection[str]) -> None:
-        place = ("constants",) if one.name in self._kept else ("arguments", *filter(None, [one.structure]))
-        key = (*place, one.name)
-        known = self._problem | self._parameters
-        if one.type_parameter and one.type_parameter not in known:
-            self._unknown(one.type_parameter, one.dtype, known, *key)
-        if one.name in known and one.is_array:
-            kind = "field of the problem" if one.name in self._problem else "parameter"
+    def _argument(self, argument: Argument, scalars: Collection[str]) -> None:
+        place = ("constants",) if argument.name in self._kept else ("arguments", *filter(None, [argument.structure]))
+        key = (*place, argument.name)
+        valid_names = self._problem | self._parameters
+        if argument.type_parameter and argument.type_parameter not in valid_names:
+            self._unknown(argument.type_parameter, argument.dtype, valid_names, *key)
+        if argument.name in valid_names and argument.is_array:
+            kind = "field of the problem" if argument.name in self._problem else "parameter"
             self._mistake(
-                f"the array {one.name} and a {kind} have the same name",
+                f"the array {argument.name} and a {kind} have the same name",
                 *key,
                 code="duplicate",
                 accepted="different names",
             )
-        if not one.is_array and one.value is None and one.name not in known:
+        if not argument.is_array and argument.value is None and argument.name not in valid_names:
             accepted = (
-                f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION; "
-                f"{one.dtype}[SHAPE] is an array"
+                f"a field of the problem or a parameter of that name, or {argument.dtype} = EXPRESSION; "
+                f"{argument.dtype}[SHAPE] is an array"
             )
-            suggestion = did_you_mean(one.name, known)
-            self._mistake(f"the scalar {one.name} has no value", *key, accepted=accepted, suggestion=suggestion)
-        if one.view is not None:  # what a launch passes is known before the scalars of a run are
-            self._names(one.view.expressions, known, *key)
-        known |= frozenset(scalars) if one.is_array else frozenset()
-        if one.fill is not None and one.fill.kind is FillKind.VALUES:
-            self._expression(one.fill.operands[0], known, *key)
-            texts = one.shape or ()
+            suggestion = did_you_mean(argument.name, valid_names)
+            self._mistake(f"the scalar {argument.name} has no value", *key, accepted=accepted, suggestion=suggestion)
+        if argument.view is not None:  # what a launch passes is known before the scalars of a run are
+            self._names(argument.view.expressions, valid_names, *key)
+        valid_names |= frozenset(scalars) if argument.is_array else frozenset()
+        if argument.fill is not None and argument.fill.kind is FillKind.VALUES:
+            self._expression(argument.fill.operands[0], valid_names, *key)
+            texts = argument.shape or ()
         else:
-            texts = replace(one, view=None).expressions
-        self._names(texts, known, *key)
-        if one.fill is not None and one.fill.kind is FillKind.FILE:
-            self._file(one.fill.operands[0], "an .npy file", *key)
+            texts = replace(argument, view=None).expressions
+        self._names(texts, valid_names, *key)
+        if argument.fill is not None and argument.fill.kind is FillKind.FILE:
+            self._file(argument.fill.operands[0], "an .npy file", *key)
 
-    def _names(self, texts: Iterable[str], known: Collection[str], *key: str) -> None:
+    def _names(self, texts: Iterable[str], valid_names: Collection[str], *key: str) -> None:
         for text in texts:
-            for name in sorted(names_in(text, at=Location("arguments"), key=".".join(key)) - frozenset(known)):
-                self._unknown(name, text, known, *key)
+            for name in sorted(names_in(text, at=Location("arguments"), key=".".join(key)) - frozenset(valid_names)):
+                self._unknown(name, text, valid_names, *key)
 
-    def _unknown(self, name: str, text: str, known: Collection[str], *key: str) -> None:
-        accepted = f"fields of the problem, parameters and scalars: {', '.join(sorted(known)) or 'there are none'}"
-        suggestion = did_you_mean(name, known)
+    def _unknown(self, name: str, text: str, valid_names: Collection[str], *key: str) -> None:
+        accepted = (
+            f"fields of the problem, parameters and scalars: {', '.join(sorted(valid_names)) or 'there are none'}"
+        )
+        suggestion = did_you_mean(name, valid_names)
         self._mistake(
             f"unknown name {name!r}", *key, code="unknown-name", found=text, accepted=accepted, suggestion=suggestion
         )
 
-    def _expression(self, text: str, known: Collection[str], *key: str) -> None:
-        self.mistakes += [error.placed(self._at(*key), ".".join(key)) for error in arrays.check(text, frozenset(known))]
+    def _expression(self, text: str, valid_names: Collection[str], *key: str) -> None:
+        self.mistakes += [
+            error.placed(self._at(*key), ".".join(key)) for error in arrays.check(text, frozenset(valid_names))
+        ]
 
-    def _file(self, path: str, what: str, *key: str) -> None:
-        known = self._problem | self._parameters
+    def _file(self, path: str, description: str, *key: str) -> None:
+        valid_names = self._problem | self._parameters
         for name in names_in_path(path):
-            if name not in known:
-                self._unknown(name, path, known, *key)
-        found = files_of(path, self._folder)
-        if not found:
+            if name not in valid_names:
+                self._unknown(name, path, valid_names, *key)
+        paths = files_of(path, self._folder)
+        if not paths:
             self._mistake(
                 "no such file",
                 *key,
                 code="unknown-name",
                 found=path,
-                accepted=f"{what}, relative to the experiment file",
+                accepted=f"{description}, relative to the experiment file",
             )
-        for one in found:
-            file = self._folder / one
+        for relative_path in paths:
+            file = self._folder / relative_path
             if file.stat().st_size > _MOST_FILE_BYTES:
                 self._mistake(
                     "the file is too large",
                     *key,
                     code="out-of-range",
-                    found=one,
+                    found=relative_path,
                     accepted=f"at most {_MOST_FILE_BYTES} bytes",
                 )
             else:
                 with file.open("rb") as stream:
-                    self._files[one] = hashlib.file_digest(stream, "sha256").hexdigest()
+                    self._files[relative_path] = hashlib.file_digest(stream, "sha256").hexdigest()
 
     # ---- reference, tolerance, metrics
 
     def _reference(
-        self, given: object, read: tuple[Argument, ...], unread: frozenset[str]
+        self, section: object, parsed: tuple[Argument, ...], unread: frozenset[str]
     ) -> tuple[tuple[tuple[str, str], ...], str]:
         accepted = "a mapping from outputs to expressions, such as {c: a + b}, or ./file.py:function"
-        if given is None:
+        if section is None:
             return (), ""
-        if isinstance(given, str):
-            path, _, function = given.rpartition(":")
+        if isinstance(section, str):
+            path, _, function = section.rpartition(":")
             if not path.endswith(".py") or not function.isidentifier():
-                self._mistake("wrong value", "reference", found=given, accepted=accepted)
+                self._mistake("wrong value", "reference", found=section, accepted=accepted)
                 return (), ""
             self._file(path, "path/to/file.py:function", "reference")
-            return (), given
-        if not isinstance(given, dict):
-            self._mistake("wrong type", "reference", code="wrong-type", found=given, accepted=accepted)
+            return (), section
+        if not isinstance(section, dict):
+            self._mistake("wrong type", "reference", code="wrong-type", found=section, accepted=accepted)
             return (), ""
-        outputs = [one.name for one in read if one.is_written]
-        found = []
-        for key, value in given.items() if outputs else ():  # that there are none is a mistake of its own
+        outputs = [argument.name for argument in parsed if argument.is_written]
+        references = []
+        for key, value in section.items() if outputs else ():  # having none is reported separately
             name = str(key)
             if name not in {*outputs, *unread}:
                 suggestion = did_you_mean(name, outputs)
@@ -401,73 +422,82 @@ class _Checking:
                 if is_file(text):
                     self._file(text, "an .npy file", "reference", name)
                 else:
-                    self._of_inputs(text, read, unread, name)
-                found.append((name, text))
+                    self._of_inputs(text, parsed, unread, name)
+                references.append((name, text))
         for name in outputs:
-            if name not in map(str, given):
-                self._mistake(f"no reference for {name}", "reference", accepted=_wanted(name, outputs, read))
-        return tuple(found), ""
+            if name not in map(str, section):
+                self._mistake(f"no reference for {name}", "reference", accepted=_wanted(name, outputs, parsed))
+        return tuple(references), ""
 
-    def _function(self, function: str, read: tuple[Argument, ...]) -> frozenset[str]:
-        """Check what a reference function asks for, and return it."""
+    def _function(self, function: str, parsed: tuple[Argument, ...]) -> frozenset[str]:
+        """Check the names a reference function asks for, and return them."""
         path, _, name = function.rpartition(":")
-        asked = signature_in(self._folder / path, name) if path in self._files else None
-        if asked is None:
+        signature = signature_in(self._folder / path, name) if path in self._files else None
+        if signature is None:
             return frozenset()
-        known = self._problem | self._parameters | {one.name for one in read}
-        for wanted in asked.required:
-            if wanted not in known:
+        valid_names = self._problem | self._parameters | {argument.name for argument in parsed}
+        for required_name in signature.required:
+            if required_name not in valid_names:
                 self._mistake(
-                    f"line {asked.line} of {path}: {name} asks for {wanted!r}, which is not known",
+                    f"line {signature.line} of {path}: {name} asks for {required_name!r}, which is not known",
                     "reference",
                     found=function,
-                    accepted=f"arguments, fields of the problem and parameters: {', '.join(sorted(known))}",
-                    suggestion=did_you_mean(wanted, known),
+                    accepted=f"arguments, fields of the problem and parameters: {', '.join(sorted(valid_names))}",
+                    suggestion=did_you_mean(required_name, valid_names),
                 )
-        return frozenset(asked.names)
+        return frozenset(signature.names)
 
-    def _of_inputs(self, text: str, read: tuple[Argument, ...], unread: frozenset[str], output: str) -> None:
-        """Check an expression that may read what holds something before the launch."""
-        only_written = {one.name for one in read if one.direction is Direction.OUT}
+    def _of_inputs(self, text: str, parsed: tuple[Argument, ...], unread: frozenset[str], output: str) -> None:
+        """Check an expression, which may read arrays initialised before the launch."""
+        only_written = {argument.name for argument in parsed if argument.direction is Direction.OUT}
         self._expression(
-            text, self._problem | self._parameters | {one.name for one in read} | unread, "reference", output
+            text,
+            self._problem | self._parameters | {argument.name for argument in parsed} | unread,
+            "reference",
+            output,
         )
         for name in sorted(only_written & _array_names(text)):
-            accepted = f"inout in front of its type if the kernel reads it: inout {_kind(read, name)}"
+            accepted = f"inout in front of its type if the kernel reads it: inout {_kind(parsed, name)}"
             self._mistake(f"{name} is only written", "reference", output, found=text, accepted=accepted)
 
     def _tolerances(
-        self, given: object, read: tuple[Argument, ...], unread: frozenset[str]
+        self, section: object, parsed: tuple[Argument, ...], unread: frozenset[str]
     ) -> tuple[tuple[str, Tolerance], ...]:
-        outputs = [one.name for one in read if one.is_written]
-        if given is None:
+        outputs = [argument.name for argument in parsed if argument.is_written]
+        if section is None:
             return ()
-        places = given if isinstance(given, dict) else dict.fromkeys(outputs, given)
-        found = []
+        places = section if isinstance(section, dict) else dict.fromkeys(outputs, section)
+        tolerances = []
         for key, value in places.items():
-            place = ("tolerance", str(key)) if isinstance(given, dict) else ("tolerance",)
+            place = ("tolerance", str(key)) if isinstance(section, dict) else ("tolerance",)
             if str(key) not in {*outputs, *unread}:
                 suggestion = did_you_mean(str(key), outputs)
                 self._mistake("not an output", *place, found=key, accepted=outputs, suggestion=suggestion)
             elif (tolerance := _tolerance(value)) is None:
                 accepted = "a number of at least 0, such as 1e-5, or {relative: 1e-5, absolute: 1e-6}"
                 self._mistake("wrong value", *place, found=value, accepted=accepted)
-                if not isinstance(given, dict):
+                if not isinstance(section, dict):
                     break
             else:
-                found.append((str(key), tolerance))
-        return tuple(found)
+                tolerances.append((str(key), tolerance))
+        return tuple(tolerances)
 
-    def _metrics(self, given: object, read: tuple[Argument, ...], unread: frozenset[str]) -> tuple[Metric, ...]:
-        if given is None:
+    def _metrics(self, section: object, parsed: tuple[Argument, ...], unread: frozenset[str]) -> tuple[Metric, ...]:
+        if section is None:
             return ()
         accepted = f"a mapping from units to expressions, such as {{GB/s: 12 * n / {TIME}}}"
-        if not isinstance(given, dict) or not given:
-            self._mistake("wrong value", "metrics", found=given, accepted=accepted)
+        if not isinstance(section, dict) or not section:
+            self._mistake("wrong value", "metrics", found=section, accepted=accepted)
             return ()
-        known = self._problem | self._parameters | {one.name for one in read if not one.is_array} | {TIME} | unread
-        made = []
-        for unit, text in given.items():
+        valid_names = (
+            self._problem
+            | self._parameters
+            | {argument.name for argument in parsed if not argument.is_array}
+            | {TIME}
+            | unread
+        )
+        metrics = []
+        for unit, text in section.items():
             key = ("metrics", str(unit))
             if isinstance(text, bool) or not isinstance(text, int | float | str):
                 self._mistake(
@@ -479,52 +509,54 @@ class _Checking:
             except UserError as error:
                 self.mistakes.append(error.placed(self._at(*key), error.key))
                 continue
-            for name in sorted(used - known):
-                self._unknown(name, str(text), known, *key)
-            made.append(Metric(str(unit), str(text)))
-        return tuple(made)
+            for name in sorted(used - valid_names):
+                self._unknown(name, str(text), valid_names, *key)
+            metrics.append(Metric(str(unit), str(text)))
+        return tuple(metrics)
 
 
-def _kind(read: tuple[Argument, ...], name: str) -> str:
+def _kind(parsed: tuple[Argument, ...], name: str) -> str:
     """Return an argument's text without its direction."""
-    return next(one.undirected for one in read if one.name == name)
+    return next(argument.undirected for argument in parsed if argument.name == name)
 
 
-def _wanted(name: str, outputs: list[str], read: tuple[Argument, ...]) -> str:
-    """Say what an output without a reference needs: a reference, unless it is a counter or a workspace."""
-    wanted = f"an expression for each output: {', '.join(outputs)}"
+def _wanted(name: str, outputs: list[str], parsed: tuple[Argument, ...]) -> str:
+    """Describe the reference an output lacks; with several outputs it may also be declared scratch."""
+    description = f"an expression for each output: {', '.join(outputs)}"
     if len(outputs) == 1:
-        return wanted
-    return f"{wanted}; or, for an array that is not compared: {{{name}: 'scratch {_kind(read, name)}'}}"
+        return description
+    return f"{description}; or, for an array that is not compared: {{{name}: 'scratch {_kind(parsed, name)}'}}"
 
 
 def _mentioned(declaration: Declaration) -> frozenset[str]:
-    """Every name in an expression, arguments and `time` among them where they are mentioned."""
+    """Return every name in the expressions except `time`."""
     return frozenset(_names(declaration)) - {TIME}
 
 
-def _tolerance(given: object) -> Tolerance | None:
-    """Read a tolerance; None where it is none."""
-    parts: dict[str, Any] = given if isinstance(given, dict) else {"relative": given}
+def _tolerance(section: object) -> Tolerance | None:
+    """Parse a tolerance; None if it is invalid."""
+    parts: dict[str, Any] = section if isinstance(section, dict) else {"relative": section}
     if not parts or not set(parts) <= {"relative", "absolute"}:
         return None
-    numbers = [one for one in parts.values() if isinstance(one, int | float) and not isinstance(one, bool)]
-    if len(numbers) < len(parts) or not all(one >= 0 for one in numbers) or parts.get("relative", 0) == math.inf:
+    numbers = [
+        setting for setting in parts.values() if isinstance(setting, int | float) and not isinstance(setting, bool)
+    ]
+    if len(numbers) < len(parts) or not all(number >= 0 for number in numbers) or parts.get("relative", 0) == math.inf:
         return None
     return Tolerance(float(parts.get("relative", 0)), float(parts["absolute"]) if "absolute" in parts else None)
 
 
 def _names(declaration: Declaration) -> Iterator[str]:
     yield from declaration.type_parameters
-    for one in declaration.arguments:
-        if one.fill is not None and one.fill.kind is FillKind.FILE:
-            yield from names_in_path(one.fill.operands[0])
-        values = one.fill is not None and one.fill.kind is FillKind.VALUES
-        for text in one.expressions:
-            if values and one.fill is not None and text in one.fill.operands:
+    for argument in declaration.arguments:
+        if argument.fill is not None and argument.fill.kind is FillKind.FILE:
+            yield from names_in_path(argument.fill.operands[0])
+        values = argument.fill is not None and argument.fill.kind is FillKind.VALUES
+        for text in argument.expressions:
+            if values and argument.fill is not None and text in argument.fill.operands:
                 yield from _array_names(text)
             else:
-                yield from names_in(text, at=Location("arguments"), key=one.name)
+                yield from names_in(text, at=Location("arguments"), key=argument.name)
     for _, text in declaration.references:
         yield from names_in_path(text) if is_file(text) else _array_names(text)
     for metric in declaration.metrics:
@@ -534,5 +566,5 @@ def _names(declaration: Declaration) -> Iterator[str]:
 def _array_names(text: str) -> frozenset[str]:
     try:
         return arrays.names_of(text) - frozenset(CONSTANTS)
-    except UserError:  # a mistake that is reported where the expression is checked
+    except UserError:  # reported where the expression is checked
         return frozenset()

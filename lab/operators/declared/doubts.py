@@ -24,38 +24,41 @@ def doubts(
 ) -> tuple[str, ...]:
     """Return a sentence for each output that is NaN, or infinite, although every input is finite.
 
-    Where there is a reference, infinity is its word and only NaN is doubtful: NaN equals NaN in a comparison, whatever
-    the kernel computes. Poison is not counted: nobody wrote it, which is an error of its own or meant.
+    With a reference, infinity is expected and only NaN is doubtful: NaN equals NaN in a comparison, whatever the kernel
+    computes. Poison is not counted: an unwritten element is a separate error, or intended.
 
     Args:
         declaration: The operator's declaration.
-        inputs: What the launch was given, as it was before.
-        outputs: What the kernel left, in any shape.
+        inputs: The inputs of the launch, unmodified.
+        outputs: The kernel's outputs, in any shape.
         shapes: Shapes of the arrays.
-        ignored: Outputs whose contents do not matter.
+        ignored: Outputs whose contents are not compared.
     """
     if not _are_finite(declaration, inputs):
         return ()
     has_reference = bool(declaration.references or declaration.function)
-    found: list[str] = []
-    for one in declaration.outputs:
-        if one.element.is_exact or one.name in ignored:
+    sentences: list[str] = []
+    for output in declaration.outputs:
+        if output.element.is_exact or output.name in ignored:
             continue
-        held = outputs[one.name].reshape(-1)
-        values = one.element.widened(held)
-        written = ~one.element.is_poison(held) if one.direction is Direction.OUT else np.True_
+        elements = outputs[output.name].reshape(-1)
+        values = output.element.widened(elements)
+        is_written = ~output.element.is_poison(elements) if output.direction is Direction.OUT else np.True_
         whose = ", and so is the reference there" if has_reference else ""
-        found += _sentence(one, np.isnan(values) & written, f"NaN{whose}", shapes[one.name])
+        sentences += _sentence(output, np.isnan(values) & is_written, f"NaN{whose}", shapes[output.name])
         if not has_reference:
-            found += _sentence(one, np.isinf(values) & written, "infinite", shapes[one.name])
-    return tuple(found)
+            sentences += _sentence(output, np.isinf(values) & is_written, "infinite", shapes[output.name])
+    return tuple(sentences)
 
 
 def _are_finite(declaration: Declaration, inputs: Inputs) -> bool:
-    """Return whether every scalar, and every element of the arrays that hold something, is finite."""
-    read = [one for one in declaration.arguments if one.is_array and one.direction is not Direction.OUT]
+    """Return whether every scalar, and every element of the initialised arrays, is finite."""
+    initialised = [
+        argument for argument in declaration.arguments if argument.is_array and argument.direction is not Direction.OUT
+    ]
     return all(_is_finite(value) for value in inputs.scalars.values()) and all(
-        one.element.is_exact or _all_finite(one.element, inputs.arrays[one.name]) for one in read
+        argument.element.is_exact or _all_finite(argument.element, inputs.arrays[argument.name])
+        for argument in initialised
     )
 
 
@@ -63,12 +66,12 @@ def _is_finite(value: Scalar) -> bool:
     return isinstance(value, str) or bool(np.isfinite(value))
 
 
-def _all_finite(element: ElementType, held: Array) -> bool:
-    return bool(np.isfinite(element.widened(held)).all())
+def _all_finite(element: ElementType, elements: Array) -> bool:
+    return bool(np.isfinite(element.widened(elements)).all())
 
 
 def _sentence(argument: Argument, places: NDArray[np.bool_], word: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Say how many elements are doubtful and which is the first; nothing where none is."""
+    """Describe how many elements are doubtful and the first of them; empty if there are none."""
     count = int(np.count_nonzero(places))
     if not count:
         return ()

@@ -1,4 +1,4 @@
-"""Element types of declared arguments: NumPy's, and those that it lacks as their bits."""
+"""Element types of declared arguments: NumPy's, and those NumPy lacks, held as bits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.operators.stored import POISON_BYTE, stored, widened
 
 
 class ElementKind(StrEnum):
-    """What the elements of an array are."""
+    """The kind of an array's elements."""
 
     BOOL = "bool"
     INTEGER = "integer"
@@ -26,7 +26,7 @@ class ElementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How a GPU rounds.
+    """Rounding parameters of a GPU's arithmetic.
 
     Attributes:
         unit: Unit roundoff: half the distance from 1 to the next larger number.
@@ -46,10 +46,10 @@ _POISONS: Mapping[str, int] = {
     "float32": 0x7FE5A5A5,
     "float64": 0x7FFDA5A5A5A5A5A5,
 }
-"""Bits of a NaN of each type that neither a GPU nor the CPU makes when it computes."""
+"""NaN bits of each type that neither GPU nor CPU arithmetic produces."""
 
 _PARTS: Mapping[str, str] = {"complex64": "float32", "complex128": "float64"}
-"""The type of the two parts of a complex number."""
+"""The type of the real and imaginary parts of a complex number."""
 
 SINGLE = Arithmetic(2.0**-24, 2.0**-126)
 DOUBLE = Arithmetic(2.0**-53, 2.0**-1074)
@@ -61,8 +61,8 @@ class ElementType:
 
     Attributes:
         name: Its name in an experiment file.
-        kind: What its elements are.
-        storing: How a value is rounded when it is stored; of one part of a complex number.
+        kind: The kind of its elements.
+        storing: Rounding on a store; of one part of a complex number.
         largest: The largest finite value of a float, or of one part of a complex number; 0 for other kinds.
     """
 
@@ -73,37 +73,37 @@ class ElementType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Return the type of the host arrays that hold it; of types that NumPy lacks, that of their bits."""
+        """Return the type of host arrays; for types NumPy lacks, the type of their bits."""
         return np.dtype(STORED_AS.get(self.name, self.name))
 
     @property
     def is_bits(self) -> bool:
-        """Whether NumPy lacks the type, and arrays hold its bits."""
+        """Return whether NumPy lacks the type, so that arrays hold its bits."""
         return self.name in STORED_AS
 
     @property
     def saturates(self) -> bool:
-        """Whether what is too large becomes the largest number, as CUDA stores floats of eight bits; else infinity."""
+        """Return whether overflow saturates, as in CUDA's FP8 conversions, instead of giving infinity."""
         return self.name in FORMATS
 
     @property
     def is_exact(self) -> bool:
-        """Whether its values are never rounded."""
+        """Return whether its values are never rounded."""
         return self.kind in (ElementKind.BOOL, ElementKind.INTEGER)
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """Return the arithmetic in which kernels compute results of this type: float32 for 16-bit types, too."""
+        """Return the arithmetic in which kernels compute this type: float32 for 16-bit types, too."""
         return DOUBLE if self.name in ("float64", "complex128") else SINGLE
 
-    def widened(self, held: Array) -> NDArray[Any]:
+    def widened(self, elements: Array) -> NDArray[Any]:
         """Convert stored elements to the type that references compute in, exactly.
 
         Returns:
             float64, complex128, bool, uint64 for uint64, and int64 for other integers; the same shape. It may be
             the array itself.
         """
-        return widened(held, self.name) if self.is_bits else held.astype(self.wide, copy=False)
+        return widened(elements, self.name) if self.is_bits else elements.astype(self.wide, copy=False)
 
     @property
     def wide(self) -> np.dtype[Any]:
@@ -119,7 +119,7 @@ class ElementType:
                 return np.dtype(np.bool_)
 
     def stored(self, values: NDArray[Any]) -> Array:
-        """Round values to this type as they are stored; integers wrap around, floats overflow as `saturates` says."""
+        """Round values to this type; integers wrap around, floats overflow according to `saturates`."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             if self.is_bits:
                 return stored(values.astype(np.float32), self.name)
@@ -128,7 +128,7 @@ class ElementType:
             return values.astype(self.dtype)
 
     def poison(self, count: int) -> Array:
-        """Make a 1-D array for a kernel to write: a NaN, or for other kinds bytes of 0xA5, which no bool has."""
+        """Make a poisoned 1-D array: NaN, or for other kinds bytes of 0xA5, which no bool has."""
         return np.tile(self._poison, count).view(self.dtype)
 
     @property
@@ -136,27 +136,27 @@ class ElementType:
         """Return whether a kernel can't store the poison by chance: a NaN, or at least 32 bits."""
         return self.kind is not ElementKind.INTEGER or self.dtype.itemsize >= 4  # noqa: PLR2004 - bytes
 
-    def is_poison(self, held: Array) -> NDArray[np.bool_]:
-        """Mark elements that look as if nobody had written them."""
+    def is_poison(self, elements: Array) -> NDArray[np.bool_]:
+        """Mark elements that still hold poison."""
         word = self._poison
-        found = np.ascontiguousarray(held).reshape(-1).view(word.dtype).reshape(held.size, len(word))
-        return np.asarray((found == word).all(axis=1)).reshape(held.shape)
+        words = np.ascontiguousarray(elements).reshape(-1).view(word.dtype).reshape(elements.size, len(word))
+        return np.asarray((words == word).all(axis=1)).reshape(elements.shape)
 
     @property
     def _poison(self) -> Array:
         """Return the words of an element's poison."""
         if self.is_exact:
             return np.full(self.dtype.itemsize, POISON_BYTE, np.uint8)
-        part = _PARTS.get(self.name, self.name)
-        word = np.array([_POISONS[part]], f"u{np.dtype(STORED_AS.get(part, part)).itemsize}")
+        part_type = _PARTS.get(self.name, self.name)
+        word = np.array([_POISONS[part_type]], f"u{np.dtype(STORED_AS.get(part_type, part_type)).itemsize}")
         return np.tile(word, self.dtype.itemsize // word.itemsize)
 
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 ELEMENT_TYPES: Mapping[str, ElementType] = {
-    one.name: one
-    for one in (
+    element_type.name: element_type
+    for element_type in (
         ElementType("bool", ElementKind.BOOL),
         *(ElementType(name, ElementKind.INTEGER) for name in _INTEGERS),
         ElementType("float16", ElementKind.FLOAT, Arithmetic(2.0**-11, 2.0**-25), 65504.0),
@@ -171,4 +171,4 @@ ELEMENT_TYPES: Mapping[str, ElementType] = {
         ElementType("complex128", ElementKind.COMPLEX, DOUBLE, float(np.finfo(np.float64).max)),
     )
 }
-"""By name."""
+"""The element types, by name."""

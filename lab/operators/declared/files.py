@@ -1,4 +1,4 @@
-"""Arrays in files: ``a.npy``, or ``a-{n}.npy`` where each problem has a file of its own."""
+"""Arrays in files: ``a.npy``, or ``a-{n}.npy`` for one file per problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE = re.compile(r"""[^'"\n]+\.npy""")
 
 
 def is_file(text: str) -> bool:
-    """Whether a reference is the name of a file, not an expression."""
+    """Return whether a reference names a file instead of an expression."""
     return _FILE.fullmatch(text.strip()) is not None
 
 
@@ -29,17 +29,17 @@ def names_in_path(path: str) -> tuple[str, ...]:
 
 
 def files_of(path: str, folder: Path) -> tuple[str, ...]:
-    """Return the files that a path stands for, whatever its braces hold; none where there are none."""
+    """Return the files a path matches, whatever its braces hold; empty if there are none."""
     if not names_in_path(path):
         return (path,) if (folder / path).is_file() else ()
-    whole = folder / path
-    last = re.compile(_NAMED.sub(r"[^/]*", re.sub(r"[.^$*+?()\[\]\\|]", r"\\\g<0>", whole.name)))
-    if names_in_path(str(Path(path).parent)) or not whole.parent.is_dir():
+    pattern_path = folder / path
+    last = re.compile(_NAMED.sub(r"[^/]*", re.sub(r"[.^$*+?()\[\]\\|]", r"\\\g<0>", pattern_path.name)))
+    if names_in_path(str(Path(path).parent)) or not pattern_path.parent.is_dir():
         return ()  # braces name files, not folders
     return tuple(
-        str(Path(path).parent / one.name)
-        for one in sorted(whole.parent.iterdir())
-        if one.is_file() and last.fullmatch(one.name)
+        str(Path(path).parent / file.name)
+        for file in sorted(pattern_path.parent.iterdir())
+        if file.is_file() and last.fullmatch(file.name)
     )
 
 
@@ -60,10 +60,10 @@ def array_in(file: Path, key: str) -> NDArray[Any]:
     """
     try:
         # numpy.load would also open archives of several arrays, whatever their name
-        held: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
+        array: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
     except (OSError, ValueError, EOFError, OverflowError) as error:
         message = f"the file cannot be read: {error}"
         raise UserError(
             message, code="mismatch", key=key, found=str(file), accepted="an .npy file, as numpy.save writes it"
         ) from error
-    return held
+    return array

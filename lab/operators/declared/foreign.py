@@ -1,7 +1,7 @@
-"""References that a user wrote in Python: ``./ref.py:function``.
+"""Reference functions written by the user in Python: ``./ref.py:function``.
 
-The function is called with those of the arguments, problem fields and parameters that its own parameters name, arrays
-in their shapes. It returns the output, or a mapping from outputs to arrays. Importing the file runs its code.
+The function is called with the arguments, problem fields and parameters named by its own parameters; arrays have their
+shapes. It returns the output, or a mapping from outputs to arrays. Importing the file runs its code.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ def function_of(reference: str, folder: Path) -> Callable[..., object]:
             "no such file", code="missing-file", key="reference", found=reference, accepted="./file.py:function"
         )
     module = imported(path, reference, None, "reference")
-    found = getattr(module, name, None)
-    if not callable(found):
-        known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+    candidate = getattr(module, name, None)
+    if not callable(candidate):
+        functions = [key for key, value in vars(module).items() if inspect.isfunction(value)]
         raise UserError(
-            "no such function in the reference file", code="unknown-name", key="reference", found=name, accepted=known
+            "no such function in the reference file",
+            code="unknown-name",
+            key="reference",
+            found=name,
+            accepted=functions,
         )
-    function: Callable[..., object] = found
+    function: Callable[..., object] = candidate
     return function
 
 
@@ -53,7 +57,7 @@ def called(
 
     Args:
         reference: ``./ref.py:function``.
-        folder: Where a relative path starts from.
+        folder: Base of a relative path.
         available: Arrays, scalars, problem fields and parameters by name. The function gets copies of the arrays, so it
             may change them.
         outputs: Names of the outputs.
@@ -70,11 +74,11 @@ def called(
 def results(
     function: Callable[..., object], reference: str, available: Mapping[str, object], outputs: tuple[str, ...]
 ) -> Mapping[str, Tracked]:
-    """Call a function with those of the available values that its parameters name.
+    """Call a function with the available values named by its parameters.
 
     Args:
         function: The function.
-        reference: What errors call it.
+        reference: Its name in errors.
         available: As for `called`.
         outputs: Names of the outputs.
 
@@ -84,24 +88,24 @@ def results(
     Raises:
         UserError: The function wants something else, raises an error, or returns something else.
     """
-    wanted = inspect.signature(function).parameters
-    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted.values())
-    for name, one in wanted.items():
-        plain = one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        if plain and name not in available and one.default is inspect.Parameter.empty:
-            message = f"the function wants {name!r}, which is neither an input nor a number of the problem"
+    parameters = inspect.signature(function).parameters
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    for name, parameter in parameters.items():
+        plain = parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        if plain and name not in available and parameter.default is inspect.Parameter.empty:
+            message = f"the function asks for {name!r}, which is neither an input nor a number of the problem"
             raise UserError(message, code="mismatch", key="reference", found=reference, accepted=sorted(available))
-    given = {
+    arguments = {
         name: value.copy() if isinstance(value, np.ndarray) else value
         for name, value in available.items()
-        if takes_all or name in wanted
+        if takes_all or name in parameters
     }
     try:
-        result = function(**given)
+        result = function(**arguments)
     except Exception as error:  # the user's code may raise anything
-        place = next((one for one in reversed(extract_tb(error.__traceback__)) if one.filename != __file__), None)
-        where = f" ({Path(place.filename).name}:{place.lineno}: {place.line})" if place else ""
-        message = f"the function raised {type(error).__name__}: {error}{where}"
+        place = next((frame for frame in reversed(extract_tb(error.__traceback__)) if frame.filename != __file__), None)
+        source_line = f" ({Path(place.filename).name}:{place.lineno}: {place.line})" if place else ""
+        message = f"the function raised {type(error).__name__}: {error}{source_line}"
         raise ReferenceRaisedError(message, code="mismatch", key="reference", found=reference) from error
     by_name = _by_name(result, outputs, reference)
     return {name: tracked(name, by_name[name], reference) for name in outputs}
@@ -111,7 +115,7 @@ def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mappin
     if isinstance(result, Mapping):
         missing = [name for name in outputs if name not in result]
         if missing:
-            message = f"the function returns no {missing[0]}"
+            message = f"the function does not return {missing[0]}"
             raise UserError(
                 message, code="mismatch", key="reference", found=reference, accepted=f"a value for {', '.join(outputs)}"
             )
@@ -131,10 +135,10 @@ def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mappin
 
 
 def tracked(name: str, value: object, reference: str) -> Tracked:
-    """Return a value in the type that references compute in, without a bound.
+    """Convert a value to the type references compute in, without a bound.
 
     Raises:
-        UserError: It holds no numbers.
+        UserError: It does not hold numbers.
     """
     array: np.ndarray[Any, Any] = np.asarray(value)
     match array.dtype.kind:

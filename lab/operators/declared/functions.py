@@ -1,4 +1,4 @@
-"""The functions that references call, by NumPy's names, and how what a reference hands them becomes their operands."""
+"""The functions available to references, by NumPy's names, and the conversion of their arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.operators.declared.elements import ELEMENT_TYPES
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked
 
 Given = Tracked | str | None | tuple["Given", ...]
-"""What an expression can hand to a function."""
+"""A value an expression can pass to a function."""
 
 CONSTANTS: Final[Mapping[str, float | None]] = {
     "pi": float(np.pi),
@@ -23,7 +23,7 @@ CONSTANTS: Final[Mapping[str, float | None]] = {
     "nan": float("nan"),
     "newaxis": None,
 }
-"""Names that mean the same in every reference, unless an argument has that name."""
+"""Names with the same meaning in every reference, unless an argument has that name."""
 
 
 @dataclass(frozen=True)
@@ -47,42 +47,44 @@ class ArrayFunction:
 
     @property
     def usage(self) -> str:
-        """Return how it is called: ``sum(a, axis=None, keepdims=False)``."""
-        shown = [
-            f"*{one.name}"
-            if one.kind is inspect.Parameter.VAR_POSITIONAL
-            else one.name
-            if one.default is inspect.Parameter.empty
-            else f"{one.name}={one.default!r}"
-            for one in self.parameters
+        """Return its signature: ``sum(a, axis=None, keepdims=False)``."""
+        texts = [
+            f"*{parameter.name}"
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL
+            else parameter.name
+            if parameter.default is inspect.Parameter.empty
+            else f"{parameter.name}={parameter.default!r}"
+            for parameter in self.parameters
         ]
-        return f"{self.name}({', '.join(shown)})"
+        return f"{self.name}({', '.join(texts)})"
 
     @property
     def purpose(self) -> str:
-        """Return one sentence."""
+        """Return its description, one sentence."""
         return _PURPOSES.get(self.name) or (inspect.getdoc(self.function) or "").split("\n")[0]
 
     def __call__(self, rules: Rules, arguments: tuple[Given, ...], keywords: Mapping[str, Given]) -> Tracked:
-        """Call it.
+        """Call the function.
 
         Raises:
-            ArrayOperationError: The arguments do not fit, or the function refuses them.
+            ArrayOperationError: The arguments do not fit, or the function rejects them.
         """
-        kinds = {one.name: one for one in self.parameters}
+        kinds = {parameter.name: parameter for parameter in self.parameters}
         converted: list[Any] = []
-        named: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for name, value in self.placed(arguments, keywords).items():
-            one = kinds[name]
-            if one.kind is inspect.Parameter.VAR_POSITIONAL:
-                converted += [self._converted(part, one) for part in value]
+            parameter = kinds[name]
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                converted += [self._converted(element, parameter) for element in value]
             else:
-                named[name] = self._converted(value, one)
-        positional = [named[one.name] for one in self.parameters if one.name in named] if converted else []
-        return self.function(rules, *positional, *converted, **({} if converted else named))
+                by_name[name] = self._converted(value, parameter)
+        positional = (
+            [by_name[parameter.name] for parameter in self.parameters if parameter.name in by_name] if converted else []
+        )
+        return self.function(rules, *positional, *converted, **({} if converted else by_name))
 
     def placed(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what is given for each parameter, by name; of one that takes any number, a tuple.
+        """Bind arguments to parameters by name; a variadic parameter gets a tuple.
 
         Raises:
             ArrayOperationError: The arguments do not fit.
@@ -94,16 +96,16 @@ class ArrayFunction:
 
     @cached_property
     def arrays(self) -> frozenset[str]:
-        """Return the names of the parameters that are arrays, or lists of them."""
-        return frozenset(one.name for one in self.parameters if "Tracked" in _kind_of(one))
+        """Return the names of the parameters that are arrays or lists of arrays."""
+        return frozenset(parameter.name for parameter in self.parameters if "Tracked" in _kind_of(parameter))
 
     def plain(self, name: str, value: Given) -> Any:  # noqa: ANN401 - what the parameter's type says
-        """Return what the function takes for a parameter, from its value in an expression.
+        """Convert an expression's value to a parameter's type.
 
         Raises:
             ArrayOperationError: The value does not suit the parameter.
         """
-        return self._converted(value, next(one for one in self.parameters if one.name == name))
+        return self._converted(value, next(parameter for parameter in self.parameters if parameter.name == name))
 
     def _converted(self, value: Given, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - what the parameter's type says
         convert, accepted = _CONVERTERS[_kind_of(parameter)]
@@ -117,29 +119,29 @@ class ArrayFunction:
 
 
 def _kind_of(parameter: inspect.Parameter) -> str:
-    """Annotations are texts; a type alias may stand behind its module's name."""
+    """Return a parameter's annotation as text, without None and without the module of a type alias."""
     return str(parameter.annotation).removesuffix(" | None").replace("reductions.", "")
 
 
 def array_of(value: Given) -> Tracked:
-    """Return an array; a list of scalars is one, too.
+    """Convert a value to an array; a list of scalars is one, too.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not an array.
     """
     if isinstance(value, Tracked):
         return value
     if isinstance(value, tuple) and value:
-        parts = [array_of(one) for one in value]
+        parts = [array_of(element) for element in value]
         return movement.stack(Rules(ELEMENT_TYPES["float64"].arithmetic), tuple(parts))
     raise TypeError
 
 
 def integer_of(value: Given) -> int:
-    """Return a whole number.
+    """Convert a value to an integer.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not an integer.
     """
     if isinstance(value, Tracked) and not value.shape and not value.is_float and not np.any(value.spread):
         return int(value.values)
@@ -164,16 +166,16 @@ def _text_of(value: Given) -> str:
 
 def _arrays_of(value: Given) -> tuple[Tracked, ...]:
     if isinstance(value, tuple):
-        return tuple(array_of(one) for one in value)
+        return tuple(array_of(element) for element in value)
     raise TypeError
 
 
 def _integers_of(value: Given) -> int | tuple[int, ...]:
-    return tuple(integer_of(one) for one in value) if isinstance(value, tuple) else integer_of(value)
+    return tuple(integer_of(element) for element in value) if isinstance(value, tuple) else integer_of(value)
 
 
 def _nested_of(value: Given) -> Any:  # noqa: ANN401 - integers, nested as they are
-    return tuple(_nested_of(one) for one in value) if isinstance(value, tuple) else integer_of(value)
+    return tuple(_nested_of(element) for element in value) if isinstance(value, tuple) else integer_of(value)
 
 
 _CONVERTERS: Final[Mapping[str, tuple[Callable[[Given], Any], str]]] = {
@@ -314,8 +316,10 @@ def _invert(rules: Rules, a: Tracked) -> Tracked:
     """Return C's ~a; in an expression, `~` joins texts."""
     if a.values.dtype.kind == "b":
         return _not(rules, a)
-    ones = np.asarray(-1 if a.values.dtype != np.uint64 else 2**64 - 1, a.values.dtype if not a.is_float else np.int64)
-    return rules.bits(a, Tracked(ones), np.bitwise_xor)
+    all_ones = np.asarray(
+        -1 if a.values.dtype != np.uint64 else 2**64 - 1, a.values.dtype if not a.is_float else np.int64
+    )
+    return rules.bits(a, Tracked(all_ones), np.bitwise_xor)
 
 
 def _left_shift(rules: Rules, a: Tracked, b: Tracked) -> Tracked:
@@ -418,7 +422,7 @@ _PURPOSES: Final[Mapping[str, str]] = {
     "erfc": "Return 1 - erf(a).",
     "normcdf": "Return the standard normal distribution function.",
 }
-"""Of functions that are made from a table."""
+"""Descriptions of the functions generated from a table."""
 
 _GROUPS: Final[Mapping[str, Mapping[str, Callable[..., Tracked]]]] = {
     "arithmetic": {
@@ -554,4 +558,4 @@ ARRAY_FUNCTIONS: Final[Mapping[str, ArrayFunction]] = {
     for group, functions in _GROUPS.items()
     for name, function in functions.items()
 }
-"""By name, group by group."""
+"""The functions by name, group by group."""

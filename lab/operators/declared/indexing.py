@@ -1,4 +1,4 @@
-"""The contents of declared arrays as functions of the index."""
+"""Contents of declared arrays as functions of the index."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _MOST_FILE_BYTES: Final = 1 << 30
 
 
 def indexed_inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> IndexedInputs | None:
-    """Return the arrays of a problem; None where one cannot be described so.
+    """Return a problem's arrays as functions of the index; None if one cannot be expressed that way.
 
-    Random elements are drawn page by page, so that they are others than `lab.operators.declared.inputs.inputs` has.
+    Random elements are drawn page by page, so they differ from those of `lab.operators.declared.inputs.inputs`.
 
     Raises:
-        UserError: A fill does not fit its type, or a file is not what it should be.
+        UserError: A fill does not fit its type, or a file does not match.
     """
     arrays: dict[str, IndexedArray] = {}
-    for one in declaration.arguments:
-        if one.is_array:
-            made = _indexed(one, planned, seed, Path(declaration.folder))
-            if made is None:
+    for argument in declaration.arguments:
+        if argument.is_array:
+            array = _indexed(argument, planned, seed, Path(declaration.folder))
+            if array is None:
                 return None
-            arrays[one.name] = made
-    outputs = tuple(one.name for one in declaration.outputs)
+            arrays[argument.name] = array
+    outputs = tuple(output.name for output in declaration.outputs)
     return IndexedInputs(planned.scalars, arrays, outputs, declaration.required, scratch(declaration))
 
 
@@ -50,11 +50,11 @@ def _indexed(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
         small = size * element.dtype.itemsize <= _MOST_FILE_BYTES
         return WholeArray(contents(argument, planned, seed, folder)) if small else None
 
-    kept = dict[object, object]()
+    cache = dict[object, object]()
 
     def page(number: int) -> Array:
         start = number * PAGE
-        return _page(argument, fill, planned, np.arange(start, min(start + PAGE, size)), seed=seed, kept=kept)
+        return _page(argument, fill, planned, np.arange(start, min(start + PAGE, size)), seed=seed, cache=cache)
 
     try:
         page(0)  # an expression that cannot be restricted, or a value that does not fit
@@ -71,9 +71,9 @@ def _page(
     at: np.ndarray[tuple[int], np.dtype[np.int64]],
     *,
     seed: int,
-    kept: dict[object, object],
+    cache: dict[object, object],
 ) -> Array:
-    """Return the elements of a page, whose indices are `at`."""
+    """Return the elements of a page, at the indices `at`."""
     element = argument.element
     match fill.kind:
         case FillKind.ZEROS:
@@ -90,10 +90,10 @@ def _page(
                 name: value if isinstance(value, str) else rules.literal(value) for name, value in planned.names.items()
             }
             shape = planned.shapes[argument.name]
-            made = evaluate_at(fill.operands[0], {}, numbers, rules, shape=shape, elements=at, kept=kept).values
-            if element.is_exact and made.dtype.kind in "iu":
-                within_all(argument, int(made.max()), int(made.min()))
-            return element.stored(made)
+            values = evaluate_at(fill.operands[0], {}, numbers, rules, shape=shape, elements=at, cache=cache).values
+            if element.is_exact and values.dtype.kind in "iu":
+                within_all(argument, int(values.max()), int(values.min()))
+            return element.stored(values)
         case _:
             rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode()), int(at[0]) // PAGE])
             return DRAWN[fill.kind](argument, fill, planned, rng, PAGE)[: len(at)]

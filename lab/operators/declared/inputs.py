@@ -23,10 +23,10 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
 from lab.operators.declared.tracked import Rules, shown
 
 MOST_BYTES: Final = 2**34
-"""Bytes of all arrays that are made together. The reference takes several times as much."""
+"""Maximum bytes of all arrays made together; the reference takes several times as much."""
 
 MOST_DESCRIBED_BYTES: Final = 2**36
-"""Bytes of an array that is described, whether or not it can be made: the distance of arrays in emulated memory."""
+"""Maximum bytes of an array, materialised or not: the spacing of arrays in emulated memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ArgumentPlan:
     shapes: Mapping[str, tuple[int, ...]]
 
     def rules(self, argument: Argument) -> Rules:
-        """Return the rules of a reference for one output."""
+        """Return the evaluation rules of a reference for one output."""
         largest = max((math.prod(shape) for shape in self.shapes.values()), default=0)
         return Rules(argument.element.arithmetic, max(Rules(argument.element.arithmetic).most_elements, 4 * largest))
 
@@ -53,7 +53,7 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
     """Compute scalars and shapes.
 
     Raises:
-        UserError: A value does not fit its type, a dimension is no positive integer, or an array is too large to be
+        UserError: A value does not fit its type, a dimension is not a positive integer, or an array is too large to be
             described. The key is ``arguments.NAME``, or ``problem.NAME`` for a field that is missing.
     """
     fields = dict(problem)
@@ -64,24 +64,24 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
             key=f"problem.{name}",
             accepted=f"a value: {_use(declaration, name)}",
         )
-    scalars = {one.name: scalar(one, fields) for one in declaration.arguments if not one.is_array}
+    scalars = {argument.name: scalar(argument, fields) for argument in declaration.arguments if not argument.is_array}
     names = {**fields, **scalars}
-    shapes = {one.name: _shape(one, names) for one in declaration.arguments if one.is_array}
+    shapes = {argument.name: _shape(argument, names) for argument in declaration.arguments if argument.is_array}
     return ArgumentPlan(names, scalars, shapes)
 
 
 def _use(declaration: Declaration, name: str) -> str:
-    for one in declaration.arguments:
-        if one.name == name:
+    for argument in declaration.arguments:
+        if argument.name == name:
             return f"the kernel's scalar {name} has it"
     return f"an expression of the file mentions {name}"
 
 
 def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
-    """Return the value of a scalar argument, as its type holds it.
+    """Return the value of a scalar argument in its type.
 
     Raises:
-        UserError: The type does not hold the value.
+        UserError: The value does not fit the type.
     """
     key, element = _key(argument), argument.element
     value = fields[argument.name] if argument.value is None else _value(argument.value, fields, key)
@@ -98,7 +98,7 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
         case ElementKind.BOOL:
             if value not in (0, 1):
                 raise UserError(
-                    f"{argument.name} is no bool",
+                    f"{argument.name} is not a bool",
                     code="wrong-type",
                     key=key,
                     found=value,
@@ -108,7 +108,7 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
         case ElementKind.INTEGER:
             if isinstance(value, float) and not value.is_integer():
                 raise UserError(
-                    f"{argument.name} is no integer", code="wrong-type", key=key, found=value, accepted="an integer"
+                    f"{argument.name} is not an integer", code="wrong-type", key=key, found=value, accepted="an integer"
                 )
             return _within(argument, int(value))
         case _:
@@ -117,13 +117,13 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
 
 
 def _key(argument: Argument) -> str:
-    """Return the key under which an argument's value stands: of a scalar without one of its own, the problem's."""
+    """Return the key of an argument's value: the problem's for a scalar without a value of its own."""
     is_of_problem = not argument.is_array and argument.value is None
     return f"{'problem' if is_of_problem else 'arguments'}.{argument.name}"
 
 
 def _calculated(text: str) -> str | None:
-    """Say what a calculation of numbers alone comes to: values of problems and parameters are no expressions."""
+    """Suggest the result of a constant expression: values of problems and parameters are not evaluated."""
     try:
         return f"write {evaluate(text, {}, at=Location('problem'), key='problem')}"
     except UserError:
@@ -146,44 +146,47 @@ def _within(argument: Argument, value: int) -> int:
 
 
 def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> Inputs:
-    """Make the arrays; each one's contents depend on its own name, shape and the seed alone.
+    """Make the arrays; contents depend only on the array's name, its shape and the seed.
 
     Raises:
-        UserError: A fill does not fit its type, a file is not what it should be, or the arrays take more than
-            `MOST_BYTES`.
+        UserError: A fill does not fit its type, a file does not match, or the arrays take more than `MOST_BYTES`.
     """
     total = sum(
-        math.prod(planned.shapes[one.name]) * one.element.dtype.itemsize
-        for one in declaration.arguments
-        if one.is_array
+        math.prod(planned.shapes[argument.name]) * argument.element.dtype.itemsize
+        for argument in declaration.arguments
+        if argument.is_array
     )
     if total > MOST_BYTES:
         accepted = f"at most {MOST_BYTES} bytes in all where every element is made; a smaller emulate"
         raise UserError(f"the arrays take {total} bytes", code="out-of-range", key="problem", accepted=accepted)
     arrays = {
-        one.name: contents(one, planned, seed, Path(declaration.folder))
-        for one in declaration.arguments
-        if one.is_array
+        argument.name: contents(argument, planned, seed, Path(declaration.folder))
+        for argument in declaration.arguments
+        if argument.is_array
     }
     return Inputs(
         planned.scalars,
         arrays,
-        tuple(one.name for one in declaration.outputs),
+        tuple(output.name for output in declaration.outputs),
         declaration.required,
         scratch(declaration),
     )
 
 
 def scratch(declaration: Declaration) -> Mapping[str, bool]:
-    """Return the names of the arrays that are written and not compared, and whether each has contents before."""
-    return {one.name: one.fill is not None for one in declaration.arguments if one.direction is Direction.SCRATCH}
+    """Return the scratch arrays, written but not compared, and whether each is initialised."""
+    return {
+        argument.name: argument.fill is not None
+        for argument in declaration.arguments
+        if argument.direction is Direction.SCRATCH
+    }
 
 
 def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path) -> Array:
-    """Return what an array holds before the launch, 1-D, in C order.
+    """Return an array's contents before the launch, 1-D, in C order.
 
     Raises:
-        UserError: The fill does not fit the type, or the file is not what it should be.
+        UserError: The fill does not fit the type, or the file does not match.
     """
     shape = planned.shapes[argument.name]
     count, element = math.prod(shape), argument.element
@@ -196,16 +199,16 @@ def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
     if fill.kind in DRAWN:
         return DRAWN[fill.kind](argument, fill, planned, rng, count)
     try:
-        made = _evaluated(argument, fill, planned, count)
+        values = _evaluated(argument, fill, planned, count)
     except UserError as error:
         raise error.placed(error.at, f"arguments.{argument.name}") from error
-    if element.is_exact and made.dtype.kind in "iu" and made.size:
-        within_all(argument, int(made.max()), int(made.min()))
-    return element.stored(np.broadcast_to(made, shape).reshape(-1))
+    if element.is_exact and values.dtype.kind in "iu" and values.size:
+        within_all(argument, int(values.max()), int(values.min()))
+    return element.stored(np.broadcast_to(values, shape).reshape(-1))
 
 
 def _evaluated(argument: Argument, fill: Fill, planned: ArgumentPlan, count: int) -> NDArray[Any]:
-    """What a fill without chance holds, in the array's shape or as one number."""
+    """Evaluate a deterministic fill, in the array's shape or as one number."""
     shape = planned.shapes[argument.name]
     match fill.kind:
         case FillKind.ZEROS:
@@ -216,16 +219,16 @@ def _evaluated(argument: Argument, fill: Fill, planned: ArgumentPlan, count: int
             return np.arange(count).reshape(shape)
         case _:
             names = {name: _tracked(value) for name, value in planned.names.items()}
-            made = evaluate_arrays(fill.operands[0], names, planned.rules(argument)).values
-            if made.shape not in ((), shape):
-                message = f"{argument.name} has shape {shown(shape)}, its values have shape {shown(made.shape)}"
+            values = evaluate_arrays(fill.operands[0], names, planned.rules(argument)).values
+            if values.shape not in ((), shape):
+                message = f"{argument.name} has shape {shown(shape)}, its values have shape {shown(values.shape)}"
                 raise UserError(
                     message,
                     code="mismatch",
                     found=fill.operands[0],
                     accepted=f"values of shape {shown(shape)}, or a number",
                 )
-            return made
+            return values
 
 
 def _tracked(value: Scalar) -> Any:  # noqa: ANN401 - what an expression can hand to a function
@@ -233,7 +236,7 @@ def _tracked(value: Scalar) -> Any:  # noqa: ANN401 - what an expression can han
 
 
 def _normal(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.random.Generator, count: int) -> Array:
-    """Standard normal numbers, or others; both parts of complex ones. Drawn as float32, except for 64-bit types."""
+    """Draw normal numbers, both parts of complex ones, as float32 except for 64-bit types."""
     element = argument.element
     wide = element.arithmetic.unit < 2.0**-24
     parts = 2 if element.kind is ElementKind.COMPLEX else 1
@@ -247,22 +250,26 @@ def _normal(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.rando
 
 
 def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.random.Generator, count: int) -> Array:
-    """Numbers from LOW to HIGH: of integers, HIGH is not among them."""
+    """Draw uniform numbers from LOW to HIGH; for integers, HIGH is excluded."""
     element = argument.element
     low, high = (_number(text, planned, argument) for text in fill.operands)
-    key, found = f"arguments.{argument.name}", f"{fill}"
+    key, fill_text = f"arguments.{argument.name}", f"{fill}"
     if not low < high:
         raise UserError(
             "an empty range",
             code="wrong-value",
             key=key,
-            found=found,
+            found=fill_text,
             accepted=f"LOW < HIGH, but they are {low} and {high}",
         )
     if element.is_exact:
         if not float(low).is_integer() or not float(high).is_integer():
             raise UserError(
-                "integers have whole bounds", code="wrong-value", key=key, found=found, accepted="two integers"
+                "bounds of integers must be integers",
+                code="wrong-value",
+                key=key,
+                found=fill_text,
+                accepted="two integers",
             )
         first, last = int(low), int(high) - 1
         within_all(argument, last, first)
@@ -281,7 +288,7 @@ DRAWN = {FillKind.NORMAL: _normal, FillKind.UNIFORM: _uniform}
 
 
 def within_all(argument: Argument, largest: int, smallest: int) -> None:
-    """Refuse integers that wrap around. A bool holds 0 and 1."""
+    """Reject integers that would wrap around; a bool holds 0 and 1."""
     if argument.element.kind is ElementKind.BOOL:
         if not 0 <= smallest <= largest <= 1:
             message = f"values from {smallest} to {largest} in an array of bool"
@@ -295,19 +302,21 @@ def within_all(argument: Argument, largest: int, smallest: int) -> None:
 
 def _from_file(argument: Argument, file: Path, shape: tuple[int, ...]) -> Array:
     key, element = f"arguments.{argument.name}", argument.element
-    held = array_in(file, key)
-    if held.shape != shape:
-        message = f"{argument.name} has shape {shown(shape)}, the file's array has shape {shown(held.shape)}"
+    array = array_in(file, key)
+    if array.shape != shape:
+        message = f"{argument.name} has shape {shown(shape)}, the file's array has shape {shown(array.shape)}"
         raise UserError(
             message, code="mismatch", key=key, found=str(file), accepted=f"an array of shape {shown(shape)}"
         )
-    bits = element.is_bits and held.dtype == element.dtype
-    fits = element.is_bits and held.dtype.kind == "f"
-    fits |= element.kind is ElementKind.INTEGER and held.dtype.kind in "iu"  # the range is checked below
-    if not bits and not fits and not np.can_cast(held.dtype, element.dtype, "same_kind"):
+    bits = element.is_bits and array.dtype == element.dtype
+    fits = element.is_bits and array.dtype.kind == "f"
+    fits |= element.kind is ElementKind.INTEGER and array.dtype.kind in "iu"  # the range is checked below
+    if not bits and not fits and not np.can_cast(array.dtype, element.dtype, "same_kind"):
         accepted = f"{element.dtype} (bits) or floats" if element.is_bits else f"{element.name}, or a type like it"
-        raise UserError(f"the file holds {held.dtype}", code="unsupported", key=key, found=str(file), accepted=accepted)
-    flat = np.ascontiguousarray(held).reshape(-1)
+        raise UserError(
+            f"the file holds {array.dtype}", code="unsupported", key=key, found=str(file), accepted=accepted
+        )
+    flat = np.ascontiguousarray(array).reshape(-1)
     if element.kind is ElementKind.INTEGER and flat.size and flat.dtype != element.dtype:
         within_all(argument, int(flat.max()), int(flat.min()))
     return flat.copy() if bits else element.stored(flat)

@@ -1,4 +1,4 @@
-"""What an output must hold, how far it may be off, and the comparison."""
+"""Expected values of declared outputs, their error bounds, and the comparison."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked, shown
 
 _CHUNK: Final = 1 << 20
-"""Elements that are compared at a time: a few arrays of them stay in a core's cache."""
+"""Elements compared at a time: a few such arrays fit in a core's cache."""
 
 _ROOM: Final = 2.0
-"""Bounds are doubled: a kernel may arrange its operations otherwise, and the reference itself is rounded to float64."""
+"""Factor of bounds: a kernel may reorder operations, and the reference itself is rounded to float64."""
 
 _MOST_UNBOUNDED: Final = 0.1
-"""The largest share of elements that may be off by anything; beyond it the comparison means nothing."""
+"""Largest share of elements without an error bound; beyond it the comparison is meaningless."""
 
 _ALWAYS_RIGHT: Final = 0.5
-"""The scale of integers that must be right: an error of 1 is twice that."""
+"""The scale of integers that must be exact: an error of 1 is twice that."""
 
 NOT_WRITTEN: Final = "nothing: it was not written"
-"""What a message says in place of an element that still holds its poison."""
+"""Text in messages for an element that still holds its poison."""
 
 _TINIEST: Final = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredExpected(Expected):
-    """What one output must hold. The error of an element is relative to `scale`, and 1 is the tolerance.
+    """Expected values of one output; errors are relative to `scale`, and the tolerance is 1.
 
     Attributes:
         held: The values in the type that the comparison is done in: `values` themselves for floats, complex128 for
@@ -51,18 +51,18 @@ class DeclaredExpected(Expected):
 def expected(
     name: str, element: ElementType, shape: Sequence[int], value: Tracked, *, tolerance: Tolerance | None, rules: Rules
 ) -> DeclaredExpected:
-    """Turn the value of a reference into what an output must hold.
+    """Convert a reference's value to the expected values of an output.
 
     Args:
         name: The output.
         element: Its element type.
         shape: Its shape.
         value: The reference's value.
-        tolerance: Of the user's own; None for the value's bound.
-        rules: How the kernel rounds.
+        tolerance: The user's tolerance; None for the value's bound.
+        rules: The kernel's rounding.
 
     Raises:
-        UserError: Shape or kind of the value do not fit the output, or its bound says nothing.
+        UserError: The value's shape or kind does not fit the output, or too many elements have no bound.
     """
     if value.shape != tuple(shape) and value.shape:
         message = f"{name} has shape {shown(shape)}, its reference has shape {shown(value.shape)}"
@@ -77,25 +77,25 @@ def expected(
         raise UserError(message, code="mismatch", key=f"reference.{name}", accepted="real(x), imag(x) or abs(x)")
     try:
         with np.errstate(all="ignore"):
-            held, bound = _converted(element, value, rules)
+            values, bound = _converted(element, value, rules)
     except ArrayOperationError as error:
         raise UserError(
             f"{name}: {error.message}", code="mismatch", key=f"reference.{name}", accepted=error.accepted
         ) from error
-    held = np.array(np.broadcast_to(held, shape), order="C")  # an array of its own: the value may be an argument
+    values = np.array(np.broadcast_to(values, shape), order="C")  # a copy: the value may be an argument
     if tolerance is not None:
-        return _made(held, tolerance.bound(held), element)
-    _refuse_unbounded(name, held, bound)
-    return _made(held, np.asarray(np.broadcast_to(bound, shape)), element)
+        return _made(values, tolerance.bound(values), element)
+    _refuse_unbounded(name, values, bound)
+    return _made(values, np.asarray(np.broadcast_to(bound, shape)), element)
 
 
 def expected_at(
     name: str, element: ElementType, shape: Sequence[int], value: Tracked, *, tolerance: Tolerance | None, rules: Rules
 ) -> DeclaredExpected:
-    """Return what chosen elements of an output must hold, as `expected` does for all.
+    """Return the expected values of selected elements, as `expected` does for all.
 
-    A relative tolerance looks at an element's neighbours, of which only chosen ones are known. An element may therefore
-    be off by what rounding may change, too.
+    A relative tolerance depends on an element's neighbours, of which only selected ones are known. The bound on
+    rounding errors is therefore accepted, too.
     """
     judged = expected(name, element, shape, value, tolerance=tolerance, rules=rules)
     if tolerance is None or tolerance.absolute is not None or element.is_exact:
@@ -107,7 +107,7 @@ def expected_at(
 
 
 def unanalysed(element: ElementType, longest: int) -> Tolerance:
-    """Return the tolerance for values that come without a bound: from a user's function, or from another variant.
+    """Return the tolerance for values without a bound: from a user's function or another variant.
 
     It is 16 u + 8 sqrt(n) u with the unit roundoff u of the kernel's arithmetic, n being the length of
     the longest axis, which a sum may run along, and the unit roundoff of the output's own type where that is coarser.
@@ -120,21 +120,21 @@ def unanalysed(element: ElementType, longest: int) -> Tolerance:
 
 
 def from_outputs(element: ElementType, shape: Sequence[int], stored: Array, tolerance: Tolerance) -> DeclaredExpected:
-    """Take one variant's output for what others must hold. Of elements that it left poisoned, nothing is known."""
+    """Use one variant's output as the expected values of others; poisoned elements match anything."""
     stored = stored.reshape(tuple(shape)).copy()
-    held = stored if element.is_exact else element.widened(stored)
-    return _made(held, np.where(element.is_poison(stored), np.inf, tolerance.bound(held)), element)
+    values = stored if element.is_exact else element.widened(stored)
+    return _made(values, np.where(element.is_poison(stored), np.inf, tolerance.bound(values)), element)
 
 
 class Unwritten(StrEnum):
-    """Treatment of elements that still hold what they held before the launch."""
+    """Treatment of elements that were not written by the launch."""
 
     POISON = "poison"
     """They hold poison, which is wrong."""
     PARTIAL = "partial"
     """They hold poison, and are not compared."""
     KEPT = "kept"
-    """They hold the array's contents, and are compared."""
+    """They hold the array's initial contents, and are compared."""
 
 
 def compare(
@@ -154,23 +154,23 @@ def compare(
     Args:
         name: The output.
         element: Its element type.
-        expected_values: What it must hold.
-        stored: What it holds, in any shape.
-        unwritten: Treatment of elements that nobody wrote.
+        expected_values: Its expected values.
+        stored: Its contents, in any shape.
+        unwritten: Treatment of unwritten elements.
         chosen: The flat indices of the elements that are compared, and the output's shape; None for all.
 
     Returns:
-        The largest error, which may be at most 1, and in words the element that it is at; empty where all are right.
+        The largest error, which must be at most 1, and a description of its element; empty if all are correct.
     """
-    held, scale, got = expected_values.held.reshape(-1), expected_values.scale.reshape(-1), stored.reshape(-1)
+    reference, scale, got = expected_values.held.reshape(-1), expected_values.scale.reshape(-1), stored.reshape(-1)
     largest, worst, wrong = 0.0, 0, 0
-    for begin in range(0, held.size, _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        error = _errors(element, got[part], held[part], scale[part])
+    for begin in range(0, reference.size, _CHUNK):
+        chunk = slice(begin, begin + _CHUNK)
+        error = _errors(element, got[chunk], reference[chunk], scale[chunk])
         if unwritten is Unwritten.PARTIAL:
-            error = np.where(element.is_poison(got[part]), 0.0, error)
+            error = np.where(element.is_poison(got[chunk]), 0.0, error)
         elif unwritten is Unwritten.POISON:
-            error = np.where(_are_unwritten(element, got[part], held[part], scale[part]), np.inf, error)
+            error = np.where(_are_unwritten(element, got[chunk], reference[chunk], scale[chunk]), np.inf, error)
         wrong += int(np.count_nonzero(error > 1))
         place = int(np.argmax(error))
         if error[place] > largest:
@@ -181,38 +181,43 @@ def compare(
     at = ", ".join(str(int(i)) for i in np.unravel_index(flat, shape))
     untouched = unwritten is Unwritten.POISON and bool(element.is_poison(got[worst : worst + 1])[0])
     value = NOT_WRITTEN if untouched else _shown(_widest(element, got[worst : worst + 1])[0])
-    words = f"{name}[{at}]: got {value}, expected {_shown(held[worst])}"
-    allowed = float(scale[worst])
-    if not element.is_exact and _TINIEST < allowed < math.inf:
-        words += f" ± {allowed:.2g}"
-    return largest, f"{words}; {wrong} of {held.size} elements are wrong"
+    words = f"{name}[{at}]: got {value}, expected {_shown(reference[worst])}"
+    margin = float(scale[worst])
+    if not element.is_exact and _TINIEST < margin < math.inf:
+        words += f" ± {margin:.2g}"
+    return largest, f"{words}; {wrong} of {reference.size} elements are wrong"
 
 
-def _are_unwritten(element: ElementType, got: Array, held: NDArray[Any], scale: Floats) -> NDArray[np.bool_]:
-    """Mark poison where it would pass for an expected value."""
+def _are_unwritten(element: ElementType, got: Array, reference: NDArray[Any], scale: Floats) -> NDArray[np.bool_]:
+    """Mark poison where it would match an expected value."""
     # an integer's expected value may be the poison's bytes, unless nothing is known of it
-    passing = np.isinf(scale) & element.has_certain_poison if element.is_exact else np.isnan(held)
+    passing = np.isinf(scale) & element.has_certain_poison if element.is_exact else np.isnan(reference)
     return np.asarray(passing & element.is_poison(got)) if passing.any() else passing
 
 
 def compare_sorted(
     name: str, element: ElementType, expected_values: DeclaredExpected, stored: Array, unwritten: Unwritten
 ) -> tuple[float, str]:
-    """Compare one output as `compare` does, whatever the order of its elements, with both sides sorted.
+    """Compare one output regardless of the order of its elements, by sorting both sides.
 
-    Of a partial output, as many elements must be unwritten as the reference has NaN.
+    A partial output must have as many unwritten elements as the reference has NaNs.
     """
-    got, held = stored.reshape(-1), expected_values.held.reshape(-1)
-    placed, wanted = np.argsort(_widest(element, got), kind="stable"), np.argsort(held, kind="stable")
-    values, scale = expected_values.values.reshape(-1)[wanted], expected_values.scale.reshape(-1)[wanted]
-    kept = Unwritten.KEPT if unwritten is Unwritten.PARTIAL else unwritten
-    return compare(f"sorted {name}", element, DeclaredExpected(values, scale, held[wanted]), got[placed], kept)
+    got, reference = stored.reshape(-1), expected_values.held.reshape(-1)
+    placed, reference_order = np.argsort(_widest(element, got), kind="stable"), np.argsort(reference, kind="stable")
+    values, scale = (
+        expected_values.values.reshape(-1)[reference_order],
+        expected_values.scale.reshape(-1)[reference_order],
+    )
+    treatment = Unwritten.KEPT if unwritten is Unwritten.PARTIAL else unwritten
+    return compare(
+        f"sorted {name}", element, DeclaredExpected(values, scale, reference[reference_order]), got[placed], treatment
+    )
 
 
 def laid_out(expected_values: DeclaredExpected, unwritten: Unwritten) -> Expected | None:
-    """Return expected values as the device compares them; None where it cannot: see `Operator.elementwise`.
+    """Return expected values for a comparison on the device; None if it cannot: see `Operator.elementwise`.
 
-    The device takes poison for any NaN.
+    The device treats poison as any NaN.
     """
     values, scale = expected_values.values.reshape(-1), expected_values.scale.reshape(-1)
     nowhere = np.isnan(values)
@@ -224,34 +229,34 @@ def laid_out(expected_values: DeclaredExpected, unwritten: Unwritten) -> Expecte
 
 
 def _converted(element: ElementType, value: Tracked, rules: Rules) -> tuple[NDArray[Any], Floats]:
-    """The value in the type of the comparison, and its bound."""
+    """Convert a value to the type of the comparison, and return it with its bound."""
     if element.is_exact:
         cut = movement.astype(rules, value, element.name) if element.kind is ElementKind.INTEGER else value
-        held = element.stored(cut.values)
-        return held, np.zeros(()) if cut.bound is None else cut.bound
-    held = value.values.astype(element.wide, copy=False)
+        converted = element.stored(cut.values)
+        return converted, np.zeros(()) if cut.bound is None else cut.bound
+    converted = value.values.astype(element.wide, copy=False)
     if value.bound is None:
-        if np.array_equal(element.widened(element.stored(held)), held, equal_nan=True):
-            return held, np.zeros(())
-        bound = np.abs(held) * element.storing.unit + element.storing.least
+        if np.array_equal(element.widened(element.stored(converted)), converted, equal_nan=True):
+            return converted, np.zeros(())
+        bound = np.abs(converted) * element.storing.unit + element.storing.least
     else:
         bound = _ROOM * value.bound
         if element.storing.unit > rules.arithmetic.unit:
-            bound = bound + np.abs(held) * element.storing.unit + element.storing.least
-    size = np.abs(held)
+            bound = bound + np.abs(converted) * element.storing.unit + element.storing.least
+    size = np.abs(converted)
     if bool(np.all(size + bound <= element.largest)):  # the common case: no NaN, and nothing overflows
-        return held, bound
-    narrowed, finite = element.widened(element.stored(held)), np.isfinite(held)
+        return converted, bound
+    narrowed, finite = element.widened(element.stored(converted)), np.isfinite(converted)
     bound = np.where(finite, np.where(np.isnan(bound), np.inf, bound), 0.0)
-    # beyond the largest number there is infinity, or that number again; next to it, either may come out
+    # beyond the largest number the result is infinity or that number; next to it, it may be either
     either = finite & (size + bound > element.largest) & (size - bound <= element.largest)
     beyond = size > element.largest if element.saturates else np.isinf(narrowed)
-    return np.where((finite | element.saturates) & beyond, narrowed, held), np.where(either, np.inf, bound)
+    return np.where((finite | element.saturates) & beyond, narrowed, converted), np.where(either, np.inf, bound)
 
 
-def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:
-    unbounded = ~np.isfinite(np.broadcast_to(bound, held.shape)) & np.isfinite(held)
-    share = float(np.mean(unbounded)) if held.size else 0.0
+def _refuse_unbounded(name: str, values: NDArray[Any], bound: Floats) -> None:
+    unbounded = ~np.isfinite(np.broadcast_to(bound, values.shape)) & np.isfinite(values)
+    share = float(np.mean(unbounded)) if values.size else 0.0
     if share > _MOST_UNBOUNDED:
         message = f"rounding errors may change {share:.0%} of the elements of {name} to anything"
         accepted = (
@@ -260,37 +265,37 @@ def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:
         raise UserError(message, code="unsupported", key=f"reference.{name}", accepted=accepted)
 
 
-def _made(held: NDArray[Any], bound: Floats, element: ElementType) -> DeclaredExpected:
+def _made(values: NDArray[Any], bound: Floats, element: ElementType) -> DeclaredExpected:
     smallest = _ALWAYS_RIGHT if element.is_exact else _TINIEST
     scale = np.maximum(np.where(np.isnan(bound), 0.0, bound), smallest)
     match element.kind:
         case ElementKind.FLOAT:
-            return DeclaredExpected(held, scale, held)
+            return DeclaredExpected(values, scale, values)
         case ElementKind.COMPLEX:
-            return DeclaredExpected(np.real(held), scale, held)
+            return DeclaredExpected(np.real(values), scale, values)
         case _:
-            return DeclaredExpected(held.astype(np.float64), scale, held)
+            return DeclaredExpected(values.astype(np.float64), scale, values)
 
 
 def _widest(element: ElementType, stored: Array) -> NDArray[Any]:
-    """Stored elements as they are compared. A bool is its byte, since a kernel may write others than 0 and 1."""
+    """Return stored elements in the type of the comparison; a bool is its byte, which may exceed 1."""
     if element.kind is ElementKind.BOOL:
         return stored.view(np.uint8)
     return stored if element.is_exact else element.widened(stored)
 
 
-def _errors(element: ElementType, stored: Array, held: NDArray[Any], scale: Floats) -> Floats:
-    """The error of each element relative to its scale, infinite where one side alone is NaN or infinite."""
+def _errors(element: ElementType, stored: Array, reference: NDArray[Any], scale: Floats) -> Floats:
+    """Return each element's error relative to its scale, infinite if only one side is NaN or infinite."""
     got = _widest(element, np.ascontiguousarray(stored))
     with np.errstate(all="ignore"):
         if element.is_exact:
-            held = held.view(np.uint8) if element.kind is ElementKind.BOOL else held
-            apart = np.where(got > held, got - held, held - got)  # of unsigned ones, never below 0
+            reference = reference.view(np.uint8) if element.kind is ElementKind.BOOL else reference
+            apart = np.where(got > reference, got - reference, reference - got)  # of unsigned ones, never below 0
             wide = apart.view(f"u{apart.itemsize}")  # of -2^31 and 2^31 - 1, more than an int32 holds
             return np.asarray(wide.astype(np.float64) / scale)
-        error = np.abs(got - held) / scale
-        same = (got == held) | (np.isnan(got) & np.isnan(held))
-        error = np.where(same | (np.isinf(scale) & ~np.isnan(got)), 0.0, error)
+        error = np.abs(got - reference) / scale
+        is_equal = (got == reference) | (np.isnan(got) & np.isnan(reference))
+        error = np.where(is_equal | (np.isinf(scale) & ~np.isnan(got)), 0.0, error)
         return np.where(np.isnan(error), np.inf, error)
 
 

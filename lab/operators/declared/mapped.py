@@ -1,7 +1,7 @@
-"""How an argument's text says that a kernel takes its array as a tensor map: ``as map[128, 64] swizzle 128``.
+"""Tensor maps in an argument's text: ``as map[128, 64] swizzle 128``.
 
-A map for im2col is ``as im2col[64, 32] lower [-1, -1] upper [-1, -1] steps [2, 2]``: pixels and channels of a copy, the
-corners of the box in which the filter's base may lie, and the way from one position to the next.
+An im2col map is ``as im2col[64, 32] lower [-1, -1] upper [-1, -1] steps [2, 2]``: pixels and channels of a copy, the
+corners of the box in which the filter's base may lie, and the traversal strides.
 
 The map describes the whole array. ``of [k // 64, m, 64] strides [64, k, 1]`` describes it in other dimensions. Sizes
 are expressions in elements, the slowest dimension first, as shapes are.
@@ -21,15 +21,15 @@ IM2COL_FORM: Final = (
 )
 
 MARK: Final = re.compile(r"\s*\bas\s+(map|im2col)\s*(?=\[)")
-"""Begins what a text says of a map."""
+"""Start of a tensor map in a text."""
 
 PARTS: Final = {word: re.compile(rf"\s*{word}\s*(?=\[)") for word in ("of", "strides")}
-"""Words in front of lists in brackets."""
+"""Keywords in front of bracketed lists."""
 IM2COL_PARTS: Final = {word: re.compile(rf"\s*{word}\s*(?=\[)") for word in ("lower", "upper", "steps")}
-"""Those of a map for im2col, behind the others."""
+"""Keywords of im2col maps, after the others."""
 
 IM2COL_DIMENSIONS: Final = (3, 4, 5)
-"""Of a tensor of images: the images, one to three of space, and the channels."""
+"""Ranks of image tensors: images, one to three spatial dimensions, and channels."""
 
 SWIZZLE: Final = re.compile(r"\s*swizzle\s+(.+)", re.DOTALL)
 
@@ -38,15 +38,15 @@ _OPENING, _CLOSING = "([", ")]"
 
 @dataclass(frozen=True, slots=True)
 class MappedView:
-    """What a tensor map says of an array, as expressions, the slowest dimension first.
+    """A tensor map of an array, as expressions, slowest dimension first.
 
     Attributes:
-        box: Size of the box that one copy moves; of a map for im2col, its pixels and channels.
+        box: Size of the box moved by one copy; for im2col, its pixels and channels.
         extents: Size of the tensor; empty for the array's shape.
         strides: Elements from one index to the next along each dimension; empty where `extents` is.
-        swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; ``0`` for none.
-        corners: Of a map for im2col, the lower and the upper corner of its pixels, and their steps, each along every
-            dimension of space; empty of a map of tiles.
+        swizzle: Span in bytes within which 16-byte chunks of shared memory are swizzled; ``0`` for none.
+        corners: For im2col, the lower and the upper corner of its pixels, and their steps, each for every spatial
+            dimension; empty for a tiled map.
     """
 
     box: tuple[str, ...]
@@ -58,7 +58,13 @@ class MappedView:
     @property
     def expressions(self) -> tuple[str, ...]:
         """Return every expression in it."""
-        return (*self.box, *self.extents, *self.strides, self.swizzle, *(one for part in self.corners for one in part))
+        return (
+            *self.box,
+            *self.extents,
+            *self.strides,
+            self.swizzle,
+            *(expression for corner in self.corners for expression in corner),
+        )
 
     def sides(self, shape: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the extents, and the strides of all dimensions but the contiguous one; the contiguous one comes first.
@@ -78,19 +84,19 @@ class MappedView:
         view = f" of [{', '.join(self.extents)}] strides [{', '.join(self.strides)}]" if self.extents else ""
         swizzle = "" if self.swizzle == "0" else f" swizzle {self.swizzle}"
         words = zip(IM2COL_PARTS, self.corners, strict=True) if self.corners else ()
-        corners = "".join(f" {word} [{', '.join(part)}]" for word, part in words)
+        corners = "".join(f" {word} [{', '.join(corner)}]" for word, corner in words)
         return f"as {'im2col' if self.corners else 'map'}[{', '.join(self.box)}]{view}{corners}{swizzle}"
 
 
 def bracketed(text: str, opening: int) -> tuple[list[tuple[int, str]], int] | None:
-    """Split a list in brackets at the commas that stand in no inner brackets.
+    """Split a bracketed list at its top-level commas.
 
     Args:
         text: The text.
-        opening: Where its `[` stands.
+        opening: Position of its `[`.
 
     Returns:
-        Each part with its place, and the place behind the closing bracket; None where there is none.
+        Each element with its position, and the position after the closing bracket; None without one.
     """
     parts, begin, depth = list[tuple[int, str]](), opening + 1, 0
     for i in range(opening, len(text)):

@@ -1,4 +1,4 @@
-"""Figures that a file declares: ``GB/s: 12 * n / time``, work over the time of a launch in seconds."""
+"""Declared metrics: ``GB/s: 12 * n / time``, work over the time of a launch in seconds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_DIGITS: Final = 1000
 
 
 class MetricKind(StrEnum):
-    """What a metric counts."""
+    """The kind of work a metric counts."""
 
     BYTES = "bytes"
     FLOPS = "floating-point operations"
@@ -51,7 +51,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One declared figure.
+    """A declared metric.
 
     Attributes:
         unit: As the file writes it: ``GB/s``.
@@ -63,9 +63,9 @@ class Metric:
 
     @property
     def kind(self) -> MetricKind:
-        """Return what it counts, by its unit."""
-        thing = _parts(self.unit)[1]
-        return MetricKind.BYTES if thing in _BYTES else MetricKind.FLOPS if thing in _FLOPS else MetricKind.OTHER
+        """Return the kind of work it counts, from its unit."""
+        counted = _parts(self.unit)[1]
+        return MetricKind.BYTES if counted in _BYTES else MetricKind.FLOPS if counted in _FLOPS else MetricKind.OTHER
 
     @property
     def factor(self) -> float:
@@ -73,19 +73,19 @@ class Metric:
         return _parts(self.unit)[0]
 
     def value(self, names: Mapping[str, Scalar], seconds: float) -> float:
-        """Return the figure, in its unit, for a launch that took some seconds.
+        """Return the metric, in its unit, for a launch of some seconds.
 
         Raises:
-            UserError: The expression cannot be evaluated, or is no number.
+            UserError: The expression cannot be evaluated, or is not a number.
         """
         return self._amount(names, seconds) / self.factor
 
     def work(self, names: Mapping[str, Scalar], array_bytes: int = 0) -> int:
-        """Return the work of one launch, whole: what the figure is at one second.
+        """Return the work of one launch, rounded: the metric's value at one second.
 
         Args:
             names: Values of the names in the expression.
-            array_bytes: Size of the kernel's arrays, which says how much work is plausible; 0 where it is not known.
+            array_bytes: Size of the kernel's arrays, to judge how much work is plausible; 0 if unknown.
 
         Raises:
             UserError: The figure is not work over time, or its expression divides by the unit's prefix, too.
@@ -93,17 +93,17 @@ class Metric:
         return round(self.amount(names, array_bytes))
 
     def amount(self, names: Mapping[str, Scalar], array_bytes: int = 0) -> float:
-        """Return the work of one launch as the expression gives it, not yet in the unit; as `work` does.
+        """Return the work of one launch as the expression gives it, without the unit's prefix; see `work`.
 
         Raises:
             UserError: As `work`.
         """
-        one, two = self._amount(names, 1.0), self._amount(names, 2.0)
-        if not math.isclose(one, 2 * two, rel_tol=1e-9) or one <= 0 or not math.isfinite(one):
+        at_one, at_two = self._amount(names, 1.0), self._amount(names, 2.0)
+        if not math.isclose(at_one, 2 * at_two, rel_tol=1e-9) or at_one <= 0 or not math.isfinite(at_one):
             accepted = f"work over time, such as 2 * m * n * k / {TIME}"
             advice = f"every run lists times in ms anyway; write a rate first, such as launches/s: 1 / {TIME}"
             raise UserError(
-                "the first metric is no rate",
+                "the first metric must be a rate",
                 code="wrong-value",
                 key=self.key,
                 found=self.expression,
@@ -111,22 +111,22 @@ class Metric:
                 suggestion=advice,
             )
         least = _LEAST_SHARE * array_bytes if self.factor > 1 else 0.0
-        if (self.factor == 1 and self.kind is MetricKind.OTHER) or one >= max(1, least):
-            return one
+        if (self.factor == 1 and self.kind is MetricKind.OTHER) or at_one >= max(1, least):
+            return at_one
         undivided = self._undivided(names) if self.factor > 1 else ""
-        if one >= 1 and not undivided:
-            return one
-        raise self._too_small(one, undivided)
+        if at_one >= 1 and not undivided:
+            return at_one
+        raise self._too_small(at_one, undivided)
 
     def _too_small(self, work: float, undivided: str) -> UserError:
-        """Return the error of an expression that gives next to no work."""
-        what, accepted, advice = self._counted, f"{self._counted} a second", None
+        """Return the error for an expression that yields almost no work."""
+        counted, accepted, advice = self._counted, f"{self._counted} a second", None
         if self.factor > 1:
-            whole = undivided or f"{_power(self.factor).replace('^', '**')} * ({self.expression})"
-            accepted = f"{accepted}: {whole}"
+            scaled = undivided or f"{_power(self.factor).replace('^', '**')} * ({self.expression})"
+            accepted = f"{accepted}: {scaled}"
             advice = f"the prefix of {self.unit} divides by {_power(self.factor)} already"
         return UserError(
-            f"the metric counts {work:.3g} {what} a launch",
+            f"the metric counts {work:.3g} {counted} a launch",
             code="out-of-range",
             key=self.key,
             found=self.expression,
@@ -136,12 +136,12 @@ class Metric:
 
     @property
     def _counted(self) -> str:
-        """What it counts, in the plural."""
+        """Plural name of what it counts."""
         return _parts(self.unit)[1] if self.kind is MetricKind.OTHER else str(self.kind)
 
     def _undivided(self, names: Mapping[str, Scalar]) -> str:
-        """Return the expression without the division by the prefix that it holds already; empty where it holds none."""
-        text, wanted = self.expression, self.factor * self._amount(names, 1.0)
+        """Return the expression without a redundant division by the prefix; empty if there is none."""
+        text, target = self.expression, self.factor * self._amount(names, 1.0)
         candidates: list[str] = []
         for number in _NUMBER.finditer(text):
             before, behind, value = text[: number.start()], text[number.end() :], float(number[1])
@@ -150,20 +150,22 @@ class Metric:
             candidates.append(before + re.sub(r"^\s*\*\s*", "", behind))
             if value * self.factor < _MOST_DIGITS:
                 candidates.append(f"{before}{value * self.factor:.12g}{behind}")
-        for one in candidates:
+        for candidate in candidates:
             with contextlib.suppress(UserError):
-                if math.isclose(self.factor * Metric(self.unit, one).value(names, 1.0), wanted, rel_tol=1e-6):
-                    return one
+                if math.isclose(self.factor * Metric(self.unit, candidate).value(names, 1.0), target, rel_tol=1e-6):
+                    return candidate
         return ""
 
     def figure(self, names: Mapping[str, Scalar]) -> DeclaredFigure:
-        """Return the figure as records hold it, with the values of those names that the expression reads.
+        """Return the metric as records hold it, with the values of the names it reads.
 
         Raises:
             UserError: The text is not an expression.
         """
-        read = names_in(self.expression, at=Location("metrics"), key=self.key) - {TIME}
-        return DeclaredFigure(self.unit, self.expression, {name: names[name] for name in sorted(read)}, self.factor)
+        used_names = names_in(self.expression, at=Location("metrics"), key=self.key) - {TIME}
+        return DeclaredFigure(
+            self.unit, self.expression, {name: names[name] for name in sorted(used_names)}, self.factor
+        )
 
     @property
     def key(self) -> str:
@@ -172,33 +174,37 @@ class Metric:
 
     def _amount(self, names: Mapping[str, Scalar], seconds: float) -> float:
         try:
-            found = evaluate(self.expression, {**names, TIME: seconds}, at=Location("metrics"), key=self.key)
+            value = evaluate(self.expression, {**names, TIME: seconds}, at=Location("metrics"), key=self.key)
         except UserError as error:
             raise error.placed(None, self.key) from error
-        if isinstance(found, str | bool):
+        if isinstance(value, str | bool):
             raise UserError(
-                "the metric is no number", code="wrong-type", key=self.key, found=self.expression, accepted="a number"
+                "the metric must evaluate to a number",
+                code="wrong-type",
+                key=self.key,
+                found=self.expression,
+                accepted="a number",
             )
-        return float(found)
+        return float(value)
 
 
 def _parts(unit: str) -> tuple[float, str]:
-    """The factor of a unit's prefix, and what it counts a second of.
+    """Return the factor of a unit's prefix, and what it counts per second.
 
-    A unit that is no rate has no prefix: ``ms: 1000 * time``. In front of what is neither bytes nor operations, `M` and
-    `G` are prefixes, `k`, `T` and `P` are so in front of capital letters only, so that ``keys/s`` and ``Tokens/s`` have
-    none, and there are no binary prefixes: ``Mitems/s`` counts millions of items.
+    A unit that is not a rate has no prefix: ``ms: 1000 * time``. For units other than bytes and operations, `M` and `G`
+    are prefixes; `k`, `T` and `P` are prefixes only before capital letters, so that ``keys/s`` and ``Tokens/s`` have
+    none; and there are no binary prefixes: ``Mitems/s`` counts millions of items.
     """
-    found = _UNIT.fullmatch(unit) or _FLOPS_ALONE.fullmatch(unit)
-    if found is None:
+    match = _UNIT.fullmatch(unit) or _FLOPS_ALONE.fullmatch(unit)
+    if match is None:
         return 1.0, unit
-    prefix, thing = found.groups()
-    if thing not in _BYTES and thing not in _FLOPS:
+    prefix, counted = match.groups()
+    if counted not in _BYTES and counted not in _FLOPS:
         if prefix in _BINARY:
-            prefix, thing = prefix[0], prefix[1:] + thing
-        if prefix in {"k", "K", "T", "P"} and (prefix == "K" or not thing[0].isupper()):
-            return 1.0, prefix + thing
-    return _PREFIXES[prefix], thing
+            prefix, counted = prefix[0], prefix[1:] + counted
+        if prefix in {"k", "K", "T", "P"} and (prefix == "K" or not counted[0].isupper()):
+            return 1.0, prefix + counted
+    return _PREFIXES[prefix], counted
 
 
 def _power(factor: float) -> str:

@@ -1,8 +1,7 @@
-"""References whose integers are the same modulo a power of two wherever a kernel wraps around.
+"""References whose integer results modulo a power of two do not depend on where a kernel wraps around.
 
-Sums, differences, products and shifts to the left are: the low bits of their results depend on the low bits of their
-operands alone. What compares, divides or shifts to the right is only where it looks at values that no such operation
-made.
+This holds for sums, differences, products and left shifts: the low bits of their results depend only on the low bits of
+their operands. For comparisons, divisions and right shifts it only holds if no such operation made their operands.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lab.operators.declared.functions import ARRAY_FUNCTIONS
 
 
 class _Integers(IntEnum):
-    """The integers that a part of an expression holds, from the best known to the least."""
+    """How precisely the integers of an expression are known, best first."""
 
     EXACT = 0  # as they were given, or chosen among such
     MODULO = 1  # known modulo a power of two
@@ -53,13 +52,15 @@ _ORDERED_FUNCTIONS: Final = frozenset(
 
 
 def keeps_modulo(declaration: Declaration) -> bool:
-    """Return whether all outputs are integers that references leave known modulo a power of two."""
+    """Return whether all outputs are integers that references determine modulo a power of two."""
     if not declaration.references or declaration.function:
         return False
-    if any(one.element.kind is not ElementKind.INTEGER for one in declaration.outputs):
+    if any(output.element.kind is not ElementKind.INTEGER for output in declaration.outputs):
         return False
-    integers = {one.name: one for one in declaration.arguments if one.element.kind is ElementKind.INTEGER}
-    arrays = frozenset(name for name, one in integers.items() if one.is_array)
+    integers = {
+        argument.name: argument for argument in declaration.arguments if argument.element.kind is ElementKind.INTEGER
+    }
+    arrays = frozenset(name for name, argument in integers.items() if argument.is_array)
     names = _Names(arrays, frozenset(integers) | {"newaxis"})
     return not any(
         is_file(text) or _integers(parser.parse(text), names) is _Integers.UNKNOWN for _, text in declaration.references
@@ -79,49 +80,51 @@ class _Names:
     known: frozenset[str]
 
 
-def _integers(part: syntax.Part, names: _Names) -> _Integers:  # noqa: PLR0911 - a kind of part each
-    of = partial(_integers, names=names)
-    match part:
+def _integers(node: syntax.Part, names: _Names) -> _Integers:  # noqa: PLR0911 - a kind of part each
+    classify = partial(_integers, names=names)
+    match node:
         case syntax.Constant(value=value):
             return _Integers.UNKNOWN if isinstance(value, float | str) else _Integers.EXACT
         case syntax.NameOf(name=name):
             return _Integers.EXACT if name in names.known else _Integers.UNKNOWN
         case syntax.ItemOf():
-            # an index that depends on the contents is another element once it wraps around
-            return _Integers.UNKNOWN if syntax.names(part.index) & names.arrays else of(part.value)
+            # an index that depends on the contents selects another element once it wraps around
+            return _Integers.UNKNOWN if syntax.names(node.index) & names.arrays else classify(node.value)
         case syntax.Unary():
-            return max(of(part.operand), _Integers.EXACT if part.symbol == "not" else _Integers.MODULO)
+            return max(classify(node.operand), _Integers.EXACT if node.symbol == "not" else _Integers.MODULO)
         case syntax.Binary():
-            known = max(of(part.left), of(part.right))
-            if part.symbol in _RING:
-                return max(known, _Integers.MODULO)
-            return _ordered(known) if part.symbol in _ORDERED else _Integers.UNKNOWN
+            precision = max(classify(node.left), classify(node.right))
+            if node.symbol in _RING:
+                return max(precision, _Integers.MODULO)
+            return _ordered(precision) if node.symbol in _ORDERED else _Integers.UNKNOWN
         case syntax.Chain() | syntax.Junction():
-            return _ordered(max(map(of, syntax.children(part))))
+            return _ordered(max(map(classify, syntax.children(node))))
         case syntax.ListOf():
-            return max(map(of, part.parts), default=_Integers.EXACT)
+            return max(map(classify, node.parts), default=_Integers.EXACT)
         case syntax.Conditional():
-            return max(_ordered(of(part.test)), of(part.then), of(part.otherwise))
+            return max(_ordered(classify(node.test)), classify(node.then), classify(node.otherwise))
         case syntax.Application(function=syntax.NameOf(name=name)):
-            return _called(name, [of(one) for one in syntax.children(part)])
+            return _called(name, [classify(child) for child in syntax.children(node)])
         case _:
             return _Integers.UNKNOWN
 
 
-def _ordered(known: _Integers) -> _Integers:
-    return known if known is _Integers.EXACT else _Integers.UNKNOWN
+def _ordered(precision: _Integers) -> _Integers:
+    return precision if precision is _Integers.EXACT else _Integers.UNKNOWN
 
 
-def _called(name: str, given: list[_Integers]) -> _Integers:
-    known = max(given, default=_Integers.EXACT)
+def _called(name: str, operands: list[_Integers]) -> _Integers:
+    precision = max(operands, default=_Integers.EXACT)
     if name == "where":
-        return max(_ordered(given[0]), known)
+        return max(_ordered(operands[0]), precision)
     if name in _RING_FUNCTIONS:
-        return max(known, _Integers.MODULO)
+        return max(precision, _Integers.MODULO)
     converted = ELEMENT_TYPES.get(name)
     if name in _ORDERED_FUNCTIONS or (converted is not None and converted.kind is ElementKind.INTEGER):
-        return _ordered(known)
+        return _ordered(precision)
     group = ARRAY_FUNCTIONS[name].group if name in ARRAY_FUNCTIONS else ""
     return (
-        known if group in _MOVING_GROUPS and name not in {"take", "take_along_axis", "linspace"} else _Integers.UNKNOWN
+        precision
+        if group in _MOVING_GROUPS and name not in {"take", "take_along_axis", "linspace"}
+        else _Integers.UNKNOWN
     )

@@ -1,4 +1,4 @@
-"""Functions that move, repeat, cut and make elements: errors move with their values, and nothing is rounded."""
+"""Functions that move, repeat, slice and create elements; error bounds move along, nothing is rounded."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked, between, exact, shown, whole
 
 Shape = int | tuple[int, ...]
-"""Of an array; a number alone has one dimension."""
+"""The shape of an array; a single number means one dimension."""
 
 _PAD_MODES = ("constant", "edge", "wrap", "reflect", "symmetric")
 
 
 def moved(function: Callable[[NDArray[Any]], Any], x: Tracked) -> Tracked:
-    """Move the elements of an array, and their bounds likewise."""
+    """Move the elements of an array together with their bounds."""
     full = x.full_bound()
     return Tracked(np.asarray(function(x.values)), None if full is None else np.asarray(function(full)))
 
@@ -142,8 +142,8 @@ def _joined(rules: Rules, arrays: tuple[Tracked, ...], join: Callable[[list[Any]
 def diff(rules: Rules, a: Tracked, axis: int = -1) -> Tracked:
     """Return the differences of neighbours along an axis."""
     later, earlier = (
-        moved(lambda x, s=part: np.moveaxis(np.moveaxis(x, axis, 0)[s], 0, axis), a)  # type: ignore[misc]
-        for part in (slice(1, None), slice(None, -1))
+        moved(lambda x, s=span: np.moveaxis(np.moveaxis(x, axis, 0)[s], 0, axis), a)  # type: ignore[misc]
+        for span in (slice(1, None), slice(None, -1))
     )
     return rules.subtract(later, earlier)
 
@@ -178,8 +178,8 @@ def take(rules: Rules, a: Tracked, indices: Tracked, axis: int | None = None) ->
     whole("an index", indices)
     exact("an index", indices)
     chosen = indices.values.astype(np.int64)
-    each = 1 if axis is None or not a.shape else a.values.size // max(1, a.shape[axis])
-    rules.check_size([chosen.size, each])
+    elements_per_index = 1 if axis is None or not a.shape else a.values.size // max(1, a.shape[axis])
+    rules.check_size([chosen.size, elements_per_index])
     return moved(lambda x: np.take(x, chosen, axis), a)
 
 
@@ -257,7 +257,7 @@ def arange(rules: Rules, start: float, stop: float | None = None, step: float = 
         raise ArrayOperationError("a step of 0 or an infinite range", "finite numbers, and a step other than 0")
     count = max(0, math.ceil((last - first) / step))
     rules.check_size([count])
-    if all(isinstance(one, int) for one in (first, last, step)):
+    if all(isinstance(number, int) for number in (first, last, step)):
         return Tracked(np.arange(first, last, step, dtype=np.int64))
     return rules.rounded(first + step * np.arange(count, dtype=np.float64), None)
 
@@ -274,9 +274,9 @@ def linspace(rules: Rules, start: float, stop: float, num: int = 50) -> Tracked:
 def astype(rules: Rules, a: Tracked, dtype: str) -> Tracked:
     """Convert to a type as C does: integers wrap around, floats are cut off at the point, or rounded."""
     del rules
-    given, dtype = dtype, element_named(dtype) or ""
+    requested, dtype = dtype, element_named(dtype) or ""
     if dtype not in ELEMENT_TYPES:
-        raise ArrayOperationError(f"unknown type {given!r}", ", ".join(ELEMENT_TYPES))
+        raise ArrayOperationError(f"unknown type {requested!r}", ", ".join(ELEMENT_TYPES))
     element = ELEMENT_TYPES[dtype]
     x = a
     if element.kind is ElementKind.INTEGER and x.is_float:
@@ -297,7 +297,7 @@ def astype(rules: Rules, a: Tracked, dtype: str) -> Tracked:
 
 
 def converter(dtype: str) -> Callable[[Rules, Tracked], Tracked]:
-    """Return the function that converts to one type."""
+    """Return the function that converts to a type."""
 
     def convert(rules: Rules, a: Tracked) -> Tracked:
         return astype(rules, a, dtype)
@@ -312,15 +312,17 @@ Index = int | slice | None | NDArray[Any]
 
 
 def item(rules: Rules, a: Tracked, index: tuple[Index, ...]) -> Tracked:
-    """Return what NumPy returns for an index: of numbers, slices, None and arrays of integers or truths.
+    """Return the result of NumPy indexing with numbers, slices, None and arrays of integers or booleans.
 
     Raises:
         ArrayOperationError: The index does not fit the array.
     """
     try:
-        arrays = [np.asarray(one) for one in index if isinstance(one, np.ndarray)]
+        arrays = [np.asarray(subscript) for subscript in index if isinstance(subscript, np.ndarray)]
         if arrays:
-            rules.check_size([math.prod(np.broadcast_shapes(*(one.shape for one in arrays))), *a.shape[len(arrays) :]])
+            rules.check_size(
+                [math.prod(np.broadcast_shapes(*(array.shape for array in arrays))), *a.shape[len(arrays) :]]
+            )
         return moved(lambda x: x[index], a)
     except (IndexError, ValueError) as error:
         raise ArrayOperationError(f"{error} (the array's shape is {shown(a.shape)})") from error

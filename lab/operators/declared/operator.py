@@ -1,4 +1,4 @@
-"""The operator that a declaration describes."""
+"""The operator made from a declaration."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ from lab.operators.declared.tracked import Rules, Tracked
 from lab.operators.indexed import IndexedInputs
 
 _COMPARED: Final = ("float16", "bfloat16", "float32", "float64")
-"""Element types that the device compares as `compare` does."""
+"""Element types the device compares in the same way as `compare`."""
 
 
 _FEW_SIDES: Final = 16
-"""Rows, and columns, of each box of elements whose products are computed."""
+"""Maximum rows, and columns, of each box of elements whose GEMM reference is computed."""
 
 _FEW_BOXES: Final = 9
-"""Such boxes."""
+"""Maximum number of such boxes."""
 
 _LARGE_PRODUCT: Final = 1 << 28
-"""Elements of an output of which one such box is computed: its columns lie on many pages."""
+"""Elements of an output from which only one such box is computed: its columns lie on many pages."""
 
 _MOST_BOXES: Final = 64
-"""Boxes of elements that are computed at most."""
+"""Maximum number of boxes of elements that are computed."""
 
 _MOST_READ: Final = 1 << 23
-"""Elements of the largest array that are read at most, if each of an output needs an equal share of them."""
+"""Maximum elements of the largest array that are read, if all output elements need an equal share of it."""
 
 _FEW_ELEMENTS: Final = 16
-"""Elements of an output that are computed in any case."""
+"""Minimum elements of an output that are computed."""
 
 
 class DeclaredProblem(Problem):
-    """A problem of a declared operator: whatever fields the file gives it."""
+    """A problem of a declared operator, with the fields the file gives it."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, bool | int | float | str]
@@ -76,11 +76,11 @@ Others = ParamSpec("Others")
 def _of_types(
     method: Callable[Concatenate[Declared, DeclaredProblem, Others], Result],
 ) -> Callable[Concatenate[Declared, DeclaredProblem, Others], Result]:
-    """Call a method of the operator whose element types are those of the problem."""
+    """Call a method on the operator with the problem's element types."""
 
     @wraps(method)
-    def called(self: Declared, problem: DeclaredProblem, *args: Others.args, **named: Others.kwargs) -> Result:
-        return method(self.typed(problem), problem, *args, **named)
+    def called(self: Declared, problem: DeclaredProblem, *args: Others.args, **kwargs: Others.kwargs) -> Result:
+        return method(self.typed(problem), problem, *args, **kwargs)
 
     return cast("Callable[Concatenate[Declared, DeclaredProblem, Others], Result]", called)
 
@@ -90,7 +90,7 @@ class Declared(Operator[DeclaredProblem]):
     """The operator of a short experiment file.
 
     Attributes:
-        declaration: What the file declares.
+        declaration: The file's declaration.
     """
 
     declaration: Declaration
@@ -103,39 +103,39 @@ class Declared(Operator[DeclaredProblem]):
 
     @cached_property
     def merit(self) -> Merit:  # type: ignore[override]
-        """Return what the first metric counts; bytes where it counts neither operations nor bytes."""
+        """Return the kind of work the first metric counts; bandwidth unless it counts operations."""
         first = self._throughput
         return Merit.TFLOPS if first is not None and first.kind is MetricKind.FLOPS else Merit.BANDWIDTH
 
     @property
     def has_reference(self) -> bool:
-        """Whether the file says what the outputs must hold."""
+        """Return whether the file has a reference."""
         return bool(self.declaration.references or self.declaration.function)
 
     @property
     def refuses_sizes(self) -> bool:
-        """Return whether the references are expressions: a function may take any sizes for valid."""
+        """Return whether the references are expressions: a function may accept any sizes."""
         return not self.declaration.function
 
     def problem(self, values: Mapping[str, object]) -> DeclaredProblem:
-        """Check the fields of a problem; what depends on parameters is checked with them.
+        """Check the fields of a problem, without what depends on variant parameters.
 
         Raises:
-            UserError: A field is missing, or a shape or scalar does not come out right.
+            UserError: A field is missing, or a shape or scalar is invalid.
         """
-        made = self.problem_type.of(values)
-        if not set(self.declaration.parameters) - made.keys():
-            self._plan(made)
-            self._check_metrics(made)
-            return made
-        for name in sorted(self.declaration.needed - made.keys() - set(self.declaration.parameters)):
+        checked = self.problem_type.of(values)
+        if not set(self.declaration.parameters) - checked.keys():
+            self._plan(checked)
+            self._check_metrics(checked)
+            return checked
+        for name in sorted(self.declaration.needed - checked.keys() - set(self.declaration.parameters)):
             raise UserError(
                 "a key is missing", code="missing-key", key=f"problem.{name}", accepted="a value: the file mentions it"
             )
-        return made
+        return checked
 
     def for_parameters(self, problem: DeclaredProblem, parameters: Mapping[str, Scalar]) -> DeclaredProblem:
-        """Add the parameters of a variant that shapes, values, references or metrics mention.
+        """Add a variant's parameters that shapes, values, references or metrics use.
 
         Raises:
             UserError: A shape or scalar does not come out right.
@@ -144,23 +144,23 @@ class Declared(Operator[DeclaredProblem]):
         added = {name: value for name, value in mentioned.items() if name not in problem}
         if not added:
             return problem
-        made = self.problem_type.of({**{key: problem[key] for key in problem if key != "name"}, **added})
-        self._plan(made)
-        self._check_metrics(made)
-        return made.titled(problem.title) if problem.title else made
+        extended = self.problem_type.of({**{key: problem[key] for key in problem if key != "name"}, **added})
+        self._plan(extended)
+        self._check_metrics(extended)
+        return extended.titled(problem.title) if problem.title else extended
 
     def typed(self, problem: Mapping[str, Scalar]) -> Declared:
-        """Return the operator with the element types that follow the problem; itself where none does.
+        """Return the operator with element types resolved for the problem; itself if there are none to resolve.
 
         Raises:
-            UserError: A value is no type, or contents do not suit it.
+            UserError: A value is not a type, or contents do not suit it.
         """
         names = self.declaration.type_parameters
         return _typed(self, tuple((name, problem.get(name)) for name in names)) if names else self
 
     @_of_types
     def scalars(self, problem: DeclaredProblem) -> Mapping[str, Scalar]:
-        """Return the values of the kernel's scalars, as their types hold them.
+        """Return the values of the kernel's scalars, in their types.
 
         Raises:
             UserError: A shape or scalar does not come out right.
@@ -169,18 +169,18 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
-        """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
+        """Fill arrays as declared; write-only arrays hold NaN, or bytes of 0xA5."""
         return inputs(self.declaration, self._plan(problem), seed)
 
     @_of_types
     def other_inputs(self, problem: DeclaredProblem, seed: int) -> tuple[OtherInputs, ...]:
-        """Change the arrays of whose contents the file says nothing: `lab.operators.declared.discriminating`."""
+        """Vary the arrays without declared contents; see `lab.operators.declared.discriminating`."""
         return other_inputs(self.declaration, self._plan(problem), seed)
 
     def other_problems(
         self, small: Mapping[str, Scalar], real: Mapping[str, Scalar]
     ) -> tuple[Mapping[str, Scalar], ...]:
-        """Return what to change in a small problem: `lab.operators.declared.discriminating.other_problems`."""
+        """Return changes to a small problem; see `lab.operators.declared.discriminating.other_problems`."""
         return other_problems(self.typed(small).declaration, small, real)
 
     @_of_types
@@ -188,7 +188,7 @@ class Declared(Operator[DeclaredProblem]):
         """Evaluate the references in float64, complex128 or 64-bit integers, from the arguments as they are stored.
 
         Raises:
-            UserError: The file has none, or one does not fit its output.
+            UserError: The file has no reference, or one does not fit its output.
         """
         planned = self._plan(problem)
         if not self.has_reference:
@@ -198,53 +198,53 @@ class Declared(Operator[DeclaredProblem]):
             return self._called(problem, inputs)
         arrays = self._arrays(planned, inputs)
         tolerances = dict(self.declaration.tolerances)
-        found: dict[str, Expected] = {}
+        expected: dict[str, Expected] = {}
         for name, text in self.declaration.references:
             argument = self.declaration.argument[name]
             rules = self._rules(planned, name)
             if is_file(text):
-                found[name] = self._held(planned, name, text)
+                expected[name] = self._held(planned, name, text)
                 continue
             try:
                 value = evaluate_arrays(text, {**_numbers(planned, rules), **arrays}, rules)
             except UserError as error:
                 raise error.placed(error.at, f"reference.{name}") from error
             shape = planned.shapes[name]
-            found[name] = judging.expected(
+            expected[name] = judging.expected(
                 name, argument.element, shape, value, tolerance=tolerances.get(name), rules=rules
             )
-        return found
+        return expected
 
     @_of_types
     def as_expected(self, problem: DeclaredProblem, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
-        """Take one variant's outputs for what the others must hold, where the file has no reference.
+        """Use one variant's outputs as the expected values of the others, if the file has no reference.
 
         Raises:
-            StandInMismatchError: An output has another size or type than this problem's: these follow a parameter.
+            StandInMismatchError: An output differs in size or type from this problem's: they depend on a parameter.
         """
         planned = self._plan(problem)
-        for one in self.declaration.outputs:
-            shape, size = planned.shapes[one.name], outputs[one.name].size
-            if outputs[one.name].dtype != one.element.dtype:
+        for output in self.declaration.outputs:
+            shape, size = planned.shapes[output.name], outputs[output.name].size
+            if outputs[output.name].dtype != output.element.dtype:
                 raise StandInMismatchError(
-                    f"{one.name} has another type than the first variant's: not compared",
+                    f"{output.name} has another type than the first variant's: not compared",
                     code="wrong-type",
-                    found=f"{outputs[one.name].dtype} in the first variant, {one.element.name} in this one",
+                    found=f"{outputs[output.name].dtype} in the first variant, {output.element.name} in this one",
                     accepted="a reference, which fits every type",
                 )
             if size != math.prod(shape):
-                found = f"{size} elements in the first variant, {math.prod(shape)} in this one"
+                sizes_text = f"{size} elements in the first variant, {math.prod(shape)} in this one"
                 raise StandInMismatchError(
-                    f"{one.name} has another shape than the first variant's: not compared",
+                    f"{output.name} has another shape than the first variant's: not compared",
                     code="mismatch",
-                    found=found,
+                    found=sizes_text,
                     accepted="a reference, which fits every shape",
                 )
         return {
-            one.name: judging.from_outputs(
-                one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
+            output.name: judging.from_outputs(
+                output.element, planned.shapes[output.name], outputs[output.name], self._tolerance(planned, output.name)
             )
-            for one in self.declaration.outputs
+            for output in self.declaration.outputs
         }
 
     @_of_types
@@ -253,107 +253,107 @@ class Declared(Operator[DeclaredProblem]):
     ) -> tuple[float, float, str]:
         """Compare element by element.
 
-        The error of an element is |got - expected| over a bound of it, so the tolerance is 1. The bound is twice that
-        of `lab.operators.declared.tracked`, plus the unit roundoff of types that are coarser than float32; or what the
-        file's `tolerance` says, see `lab.operators.declared.tolerance`. Integers, and floats that are only
-        moved, must be right. A NaN must be where the reference has one, and nowhere else.
+        The error of an element is |got - expected| over a bound on it, so the tolerance is 1. The bound is twice that
+        of `lab.operators.declared.tracked`, plus the unit roundoff of types coarser than float32; or the file's
+        `tolerance`, see `lab.operators.declared.tolerance`. Integers, and floats that are only moved, must be exact.
+        NaNs must be where the reference has them, and nowhere else.
         """
         del problem
         worst = (-1.0, "")
-        for one in self.declaration.outputs:
-            known = reference[one.name]
-            assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference` or `as_expected`
-            if self._ignores(one.name):
+        for output in self.declaration.outputs:
+            expected = reference[output.name]
+            assert isinstance(expected, DeclaredExpected)  # noqa: S101 - made by `reference` or `as_expected`
+            if self._ignores(output.name):
                 continue
-            compare = judging.compare_sorted if one.is_unordered else judging.compare
-            found = compare(one.name, one.element, known, outputs[one.name], _unwritten(one))
-            worst = max(worst, found, key=lambda error: error[0])
+            compare = judging.compare_sorted if output.is_unordered else judging.compare
+            comparison = compare(output.name, output.element, expected, outputs[output.name], _unwritten(output))
+            worst = max(worst, comparison, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
 
     @_of_types
     def doubts(self, problem: DeclaredProblem, inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[str, ...]:
-        """Return a sentence for each output with NaN out of finite inputs: `lab.operators.declared.doubts`."""
-        ignored = {one.name for one in self.declaration.outputs if self._ignores(one.name)}
+        """Return a sentence for each output with NaN from finite inputs; see `lab.operators.declared.doubts`."""
+        ignored = {output.name for output in self.declaration.outputs if self._ignores(output.name)}
         return doubts(self.declaration, inputs, outputs, self._plan(problem).shapes, ignored=ignored)
 
     @_of_types
     def indexed_inputs(self, problem: DeclaredProblem, seed: int) -> IndexedInputs | None:
-        """Return the arrays as functions of the index; None where one cannot be described so.
+        """Return the arrays as functions of the index; None if one cannot be expressed that way.
 
-        Of the same problem, they are the same ones.
+        They are cached for the last problem.
         """
         return _indexed(self.declaration, _fields(problem), seed)
 
     @_of_types
     def representative(
-        self, problem: DeclaredProblem, wanted: Mapping[str, NDArray[np.int64]]
+        self, problem: DeclaredProblem, indices: Mapping[str, NDArray[np.int64]]
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Return the elements that one block decides: fewer where they are scattered, or where they take long.
+        """Thin out the elements to those of one block that are quick to compute and not scattered.
 
-        Where an element of an unordered output stands, all blocks decide. Products of matrices take long.
+        Unordered outputs are excluded: the position of an element depends on all blocks. GEMMs take long.
         """
         planned, references = self._plan(problem), dict(self.declaration.references)
         largest = max(map(math.prod, planned.shapes.values()), default=1)
-        found: dict[str, NDArray[np.int64]] = {}
-        for name, elements in wanted.items():
+        thinned_indices: dict[str, NDArray[np.int64]] = {}
+        for name, elements in indices.items():
             shape, text = planned.shapes[name], references.get(name, "")
             size = math.prod(shape)
             if self.declaration.argument[name].is_unordered or self._ignores(name):
                 continue
             if not text or is_file(text):
-                found[name] = elements
+                thinned_indices[name] = elements
             elif multiplies(text):
-                few = fewer(elements, shape, max(1, min(_FEW_BOXES, _LARGE_PRODUCT // size)))
-                found[name] = thinned(few, shape, _FEW_SIDES)
+                boxed = fewer(elements, shape, max(1, min(_FEW_BOXES, _LARGE_PRODUCT // size)))
+                thinned_indices[name] = thinned(boxed, shape, _FEW_SIDES)
             else:
-                most = max(_FEW_ELEMENTS, _MOST_READ * size // largest)
-                kept = np.unique(np.linspace(0, len(elements) - 1, min(most, len(elements))).astype(np.int64))
-                found[name] = fewer(elements[kept], shape, _MOST_BOXES)
-        return found
+                max_elements = max(_FEW_ELEMENTS, _MOST_READ * size // largest)
+                sample = np.unique(np.linspace(0, len(elements) - 1, min(max_elements, len(elements))).astype(np.int64))
+                thinned_indices[name] = fewer(elements[sample], shape, _MOST_BOXES)
+        return thinned_indices
 
     @_of_types
     def reference_at(
-        self, problem: DeclaredProblem, inputs: IndexedInputs, wanted: Mapping[str, NDArray[np.int64]]
+        self, problem: DeclaredProblem, inputs: IndexedInputs, indices: Mapping[str, NDArray[np.int64]]
     ) -> Mapping[str, Expected] | None:
-        """Evaluate the references at chosen elements; None where `why_not_restricted` has a reason, or they refuse.
+        """Evaluate the references at selected elements; None if they cannot be, or if they reject the inputs.
 
-        Outputs whose contents do not matter are left out. An element's bound is at least what rounding may change,
-        since of the neighbours that a relative tolerance looks at only chosen ones are known.
+        Outputs whose contents are not compared are left out. An element's bound is at least that on rounding errors,
+        since only selected ones of the neighbours that a relative tolerance depends on are known.
         """
         planned, references = self._plan(problem), dict(self.declaration.references)
-        wanted = {name: elements for name, elements in wanted.items() if not self._ignores(name)}
-        if self._why_not_at(wanted):
+        indices = {name: elements for name, elements in indices.items() if not self._ignores(name)}
+        if self._why_not_at(indices):
             return None
         arrays = {
-            one.name: NamedArray(inputs.arrays[one.name], planned.shapes[one.name], one.element)
-            for one in self.declaration.arguments
-            if one.is_array and one.direction is not Direction.OUT
+            argument.name: NamedArray(inputs.arrays[argument.name], planned.shapes[argument.name], argument.element)
+            for argument in self.declaration.arguments
+            if argument.is_array and argument.direction is not Direction.OUT
         }
-        tolerances, found = dict(self.declaration.tolerances), dict[str, Expected]()
-        for name, elements in wanted.items():
+        tolerances, expected = dict(self.declaration.tolerances), dict[str, Expected]()
+        for name, elements in indices.items():
             argument, rules = self.declaration.argument[name], self._rules(planned, name)
             numbers, shape = _numbers(planned, rules), planned.shapes[name]
             try:
                 value = evaluate_at(
-                    references[name], arrays, numbers, rules, shape=shape, elements=elements, kept=inputs.kept
+                    references[name], arrays, numbers, rules, shape=shape, elements=elements, cache=inputs.kept
                 )
-                found[name] = judging.expected_at(
+                expected[name] = judging.expected_at(
                     name, argument.element, elements.shape, value, tolerance=tolerances.get(name), rules=rules
                 )
-            except (UnrestrictedError, UserError):  # what the reference refuses says nothing of a kernel
+            except (UnrestrictedError, UserError):  # a reference that rejects its inputs says nothing about a kernel
                 return None
-        return found
+        return expected
 
     @_of_types
     def why_not_restricted(self, problem: DeclaredProblem) -> str:
-        """Say why values were compared at the small size alone."""
+        """Explain why values were compared only at the small size."""
         del problem
-        return self._why_not_at([one.name for one in self.declaration.outputs]) or (
+        return self._why_not_at([output.name for output in self.declaration.outputs]) or (
             "its reference needs more elements than can be read"
         )
 
     def _why_not_at(self, outputs: Iterable[str]) -> str:
-        """Say why references are not evaluated at chosen elements of outputs; empty where they can be."""
+        """Explain why references are not evaluated at selected elements of outputs; empty if they can be."""
         references = dict(self.declaration.references)
         if self.declaration.function:
             return "its reference is a Python function"
@@ -361,7 +361,7 @@ class Declared(Operator[DeclaredProblem]):
             return "it has no reference"
         for name in outputs:
             if self.declaration.argument[name].is_unordered:
-                return f"the elements of {name} may stand in any order"
+                return f"the elements of {name} may be in any order"
             if is_file(references[name]):
                 return f"the reference of {name} is a file"
         return ""
@@ -371,51 +371,51 @@ class Declared(Operator[DeclaredProblem]):
         self,
         problem: DeclaredProblem,
         reference: Mapping[str, Expected],
-        wanted: Mapping[str, NDArray[np.int64]],
+        indices: Mapping[str, NDArray[np.int64]],
         got: Mapping[str, Array],
     ) -> tuple[float, float, str]:
-        """Compare chosen elements, as `verify` does all."""
+        """Compare selected elements, as `verify` does for all elements."""
         planned, worst = self._plan(problem), (-1.0, "")
-        for name, elements in wanted.items():
+        for name, elements in indices.items():
             if self._ignores(name):
                 continue
-            known = reference[name]
-            assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference_at`
+            expected = reference[name]
+            assert isinstance(expected, DeclaredExpected)  # noqa: S101 - made by `reference_at`
             chosen = (elements, planned.shapes[name])
             element = self.declaration.argument[name].element
-            found = judging.compare(name, element, known, got[name], Unwritten.KEPT, chosen=chosen)
-            worst = max(worst, found, key=lambda error: error[0])
+            comparison = judging.compare(name, element, expected, got[name], Unwritten.KEPT, chosen=chosen)
+            worst = max(worst, comparison, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
 
     @_of_types
     def elementwise(
         self, problem: DeclaredProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float] | None:
-        """Return the reference in the buffers' order where all outputs are floats that the device compares."""
+        """Return the reference in the buffers' order if all outputs are floats that the device compares."""
         del problem
-        found: dict[str, Expected] = {}
-        for one in self.declaration.outputs:
-            if self._ignores(one.name) or one.is_unordered:
+        references: dict[str, Expected] = {}
+        for output in self.declaration.outputs:
+            if self._ignores(output.name) or output.is_unordered:
                 return None
-            known = reference[one.name]
-            laid = judging.laid_out(known, _unwritten(one)) if isinstance(known, DeclaredExpected) else None
-            if one.dtype not in _COMPARED or laid is None:
+            expected = reference[output.name]
+            laid = judging.laid_out(expected, _unwritten(output)) if isinstance(expected, DeclaredExpected) else None
+            if output.dtype not in _COMPARED or laid is None:
                 return None
-            found[one.name] = laid
-        return found, 1.0
+            references[output.name] = laid
+        return references, 1.0
 
     @_of_types
     def flops(self, problem: DeclaredProblem) -> int:
-        """Return the work that the first metric counts if that is operations; else 0."""
+        """Return the work of the first metric if it counts operations; else 0."""
         planned, first = self._plan(problem), self._throughput
         counts = first is not None and first.kind is MetricKind.FLOPS
         return first.work(planned.names, self._array_bytes(planned)) if first is not None and counts else 0
 
     @_of_types
     def bytes_moved(self, problem: DeclaredProblem) -> int:
-        """Return the work that the first metric counts if that is bytes.
+        """Return the work of the first metric if it counts bytes.
 
-        Else every array counts: an input or an output once, an array that is read and written twice.
+        Otherwise every array is counted: inputs and outputs once, arrays that are read and written twice.
         """
         planned, first = self._plan(problem), self._throughput
         if first is not None and first.kind is MetricKind.BYTES:
@@ -424,7 +424,7 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def constant_bytes(self, problem: DeclaredProblem) -> Mapping[str, int]:
-        """Return the size of everything that constant memory holds, in bytes, by its name."""
+        """Return the size in bytes of each variable in constant memory, by name."""
         declaration, shapes = self.declaration, self._plan(problem).shapes
         return {
             name: int(np.prod(shapes.get(name, ()), dtype=np.int64)) * declaration.argument[name].element.dtype.itemsize
@@ -433,13 +433,13 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def fma_dtype(self, problem: DeclaredProblem) -> np.dtype[Any]:
-        """Return float64 if an output has that precision, else float32, in which 16-bit results are computed, too."""
+        """Return float64 if an output has that precision, else float32, also the arithmetic of 16-bit results."""
         del problem
         return np.dtype(np.float64 if self._is_double() else np.float32)
 
     @_of_types
     def declared_rate(self, problem: DeclaredProblem) -> DeclaredRate | None:
-        """Return what throughput is where the first metric counts neither operations nor bytes; else None."""
+        """Return the first metric as throughput if it counts neither operations nor bytes; else None."""
         planned, first = self._plan(problem), self._throughput
         if first is None or first.kind is not MetricKind.OTHER:
             return None
@@ -447,7 +447,7 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def declared_figures(self, problem: DeclaredProblem) -> tuple[DeclaredFigure, ...]:
-        """Return every metric but the first, with the values of the names that it reads."""
+        """Return every metric but the first, with the values of the names it reads."""
         names = self._plan(problem).names
         return tuple(metric.figure(names) for metric in self.declaration.metrics[1:])
 
@@ -455,7 +455,7 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def _check_metrics(self, problem: DeclaredProblem) -> None:
-        """Refuse a throughput that is no rate, and metrics that are no numbers, before anything is built."""
+        """Reject throughput that is not a rate and metrics that are not numbers, before anything is built."""
         planned, first = self._plan(problem), self._throughput
         if first is not None:
             first.amount(planned.names, self._array_bytes(planned))
@@ -463,13 +463,13 @@ class Declared(Operator[DeclaredProblem]):
             metric.value(planned.names, 1.0)
 
     def _array_bytes(self, planned: ArgumentPlan) -> int:
-        """Bytes of the arrays that are passed; those of what is read and written count twice."""
+        """Return the bytes of the arrays that are passed; arrays read and written count twice."""
         return sum(
-            (2 if one.direction is Direction.INOUT else 1)
-            * int(np.prod(planned.shapes[one.name], dtype=np.int64))
-            * one.element.dtype.itemsize
-            for one in self.declaration.passed
-            if one.is_array
+            (2 if argument.direction is Direction.INOUT else 1)
+            * int(np.prod(planned.shapes[argument.name], dtype=np.int64))
+            * argument.element.dtype.itemsize
+            for argument in self.declaration.passed
+            if argument.is_array
         )
 
     @property
@@ -481,10 +481,10 @@ class Declared(Operator[DeclaredProblem]):
         return _planned(self.declaration, _fields(problem))
 
     def _is_double(self) -> bool:
-        """Whether outputs are of 64-bit floats; of integers, whether all float inputs are."""
-        inexact = [one for one in self.declaration.outputs if not one.element.is_exact]
-        inexact = inexact or [one for one in self.declaration.arguments if not one.element.is_exact]
-        return bool(inexact) and all(one.element.arithmetic is DOUBLE for one in inexact)
+        """Return whether the outputs are 64-bit floats; if they are integers, whether all float inputs are."""
+        inexact = [output for output in self.declaration.outputs if not output.element.is_exact]
+        inexact = inexact or [argument for argument in self.declaration.arguments if not argument.element.is_exact]
+        return bool(inexact) and all(argument.element.arithmetic is DOUBLE for argument in inexact)
 
     def _rules(self, planned: ArgumentPlan, output: str) -> Rules:
         element = self.declaration.argument[output].element
@@ -492,18 +492,18 @@ class Declared(Operator[DeclaredProblem]):
         return Rules(DOUBLE, rules.most_elements) if element.is_exact and self._is_double() else rules
 
     def _held(self, planned: ArgumentPlan, output: str, path: str) -> Expected:
-        """What a file says that an output must hold."""
+        """Return the expected values of an output from a file."""
         key, element = f"reference.{output}", self.declaration.argument[output].element
-        held = array_in(Path(self.declaration.folder) / path_for(path.strip(), planned.names), key)
-        bits = element.is_bits and held.dtype == element.dtype
-        value = tracked(output, element.widened(np.asarray(held)) if bits else held, key)
+        array = array_in(Path(self.declaration.folder) / path_for(path.strip(), planned.names), key)
+        bits = element.is_bits and array.dtype == element.dtype
+        value = tracked(output, element.widened(np.asarray(array)) if bits else array, key)
         tolerance, rules = self._tolerance(planned, output), self._rules(planned, output)
         return judging.expected(output, element, planned.shapes[output], value, tolerance=tolerance, rules=rules)
 
     def _ignores(self, output: str) -> bool:
-        """Return whether an output's contents do not matter."""
-        given = dict(self.declaration.tolerances).get(output)
-        return given is not None and given.ignores_contents
+        """Return whether an output's contents are not compared."""
+        tolerance = dict(self.declaration.tolerances).get(output)
+        return tolerance is not None and tolerance.ignores_contents
 
     def _tolerance(self, planned: ArgumentPlan, output: str) -> Tolerance:
         longest = max((n for shape in planned.shapes.values() for n in shape), default=1)
@@ -511,34 +511,34 @@ class Declared(Operator[DeclaredProblem]):
         return dict(self.declaration.tolerances).get(output, default)
 
     def _arrays(self, planned: ArgumentPlan, inputs: Inputs) -> Mapping[str, Given]:
-        """The arrays that hold something before the launch, in their shapes."""
+        """Return the arrays initialised before the launch, in their shapes."""
         names: dict[str, Given] = {}
-        for one in self.declaration.arguments:
-            if one.is_array and one.direction is not Direction.OUT:
-                held = one.element.widened(inputs.arrays[one.name])
-                names[one.name] = Tracked(held.reshape(planned.shapes[one.name]))
+        for argument in self.declaration.arguments:
+            if argument.is_array and argument.direction is not Direction.OUT:
+                values = argument.element.widened(inputs.arrays[argument.name])
+                names[argument.name] = Tracked(values.reshape(planned.shapes[argument.name]))
         return names
 
     @_of_types
     def available(self, problem: DeclaredProblem, inputs: Inputs) -> dict[str, object]:
-        """Return what a user's function may ask for: numbers, and the arrays that hold something.
+        """Return the values available to a user's function: numbers and initialised arrays.
 
-        Arrays have their shapes and are read-only; of types that NumPy lacks, they are float64.
+        Arrays have their shapes and are read-only; types NumPy lacks are converted to float64.
         """
         planned = self._plan(problem)
         available: dict[str, object] = dict(planned.names)
-        for one in self.declaration.arguments:
-            if one.is_array and one.direction is not Direction.OUT:
-                held = inputs.arrays[one.name]
-                held = one.element.widened(held) if one.element.is_bits else held.view()
-                held = held.reshape(planned.shapes[one.name])
-                held.flags.writeable = False
-                available[one.name] = held
+        for argument in self.declaration.arguments:
+            if argument.is_array and argument.direction is not Direction.OUT:
+                array = inputs.arrays[argument.name]
+                array = argument.element.widened(array) if argument.element.is_bits else array.view()
+                array = array.reshape(planned.shapes[argument.name])
+                array.flags.writeable = False
+                available[argument.name] = array
         return available
 
     def _called(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:
         planned, available = self._plan(problem), self.available(problem, inputs)
-        outputs = tuple(one.name for one in self.declaration.outputs)
+        outputs = tuple(output.name for output in self.declaration.outputs)
         values = foreign.called(self.declaration.function, Path(self.declaration.folder), available, outputs)
         return {
             name: judging.expected(
@@ -560,7 +560,7 @@ def _unwritten(argument: Argument) -> Unwritten:
 
 
 def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:
-    """The numbers that a reference can name. Scalars are what the kernel gets; it rounds others where it uses them."""
+    """Return the numbers a reference can name; scalars as the kernel gets them, others rounded by its arithmetic."""
     exact = Rules(DOUBLE)
     return {
         name: value if isinstance(value, str) else (exact if name in planned.scalars else rules).literal(value)
@@ -572,19 +572,19 @@ _Fields = tuple[tuple[str, type, Scalar], ...]
 
 
 def _fields(problem: DeclaredProblem) -> _Fields:
-    """Return a problem as a key. Types are in it because 1, 1.0 and true are equal."""
+    """Return a problem as a cache key, with types because 1, 1.0 and true are equal."""
     return tuple((key, type(value), value) for key, value in problem.items() if key != "name")
 
 
 @lru_cache(maxsize=256)
 def _planned(declaration: Declaration, fields: _Fields) -> ArgumentPlan:
-    """Cached, since a sweep asks for each variant."""
+    """Plan a problem; cached for the variants of a sweep."""
     return plan(declaration, {name: value for name, _, value in fields})
 
 
 @lru_cache(maxsize=1)
 def _indexed(declaration: Declaration, fields: _Fields, seed: int) -> IndexedInputs | None:
-    """Cached with the pages that are drawn, since the variants of a sweep share a problem."""
+    """Return indexed inputs; cached with the drawn pages for the variants of a sweep."""
     return indexed_inputs(declaration, _planned(declaration, fields), seed)
 
 
@@ -595,9 +595,9 @@ def _typed(operator: Declared, values: tuple[tuple[str, object], ...]) -> Declar
 
 @lru_cache(maxsize=64)
 def declared(reference: str) -> Declared:
-    """Return the operator of a reference that begins with `lab.operators.declared.declaration.PREFIX`.
+    """Return the operator of a reference with the prefix `lab.operators.declared.declaration.PREFIX`.
 
     Raises:
-        UserError: It is none that `Declaration.reference` made.
+        UserError: The reference was not made by `Declaration.reference`.
     """
     return Declared(Declaration.restored(reference))

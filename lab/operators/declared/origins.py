@@ -1,4 +1,4 @@
-"""Origins of the elements of moved arrays, for references that are evaluated at chosen elements alone.
+"""Source elements of moved arrays, for references at selected elements.
 
 Each function takes the shape of an array and the operands of the function of its name in
 `lab.operators.declared.movement`.
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from lab.operators.boxes import Box, Index, Shape
 
 Positions = Callable[[Index], Index]
-"""From chosen positions along an axis of the result to positions along an axis of the array."""
+"""Maps selected positions along an axis of the result to positions along an axis of the array."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisOrigin:
-    """The positions along one axis of an array that its moved elements have.
+    """The source positions along one axis of a moved array.
 
     Attributes:
-        axis: The axis of the result that decides them; -1 where all elements have the same one.
-        positions: From positions along that axis; of any one position where there is none.
+        axis: The axis of the result that determines them; -1 if all elements have the same position.
+        positions: Maps positions along that axis; any position if there is none.
     """
 
     axis: int
@@ -35,37 +35,37 @@ class AxisOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Separable:
-    """A moved array, each of whose axes follows one axis of the result at most.
+    """A moved array each of whose axes follows at most one axis of the result.
 
     Attributes:
         shape: The shape of the result.
-        axes: Of each axis of the array.
+        axes: The origin of each axis of the array.
     """
 
     shape: Shape
     axes: tuple[AxisOrigin, ...]
 
     def source(self, box: Box) -> Box:
-        """Return the elements of the array that chosen ones of the result are."""
+        """Return the elements of the array behind selected elements of the result."""
         nothing = np.zeros(1, np.int64)
-        return tuple(one.positions(box[one.axis] if one.axis >= 0 else nothing) for one in self.axes)
+        return tuple(origin.positions(box[origin.axis] if origin.axis >= 0 else nothing) for origin in self.axes)
 
-    def placed(self, held: NDArray[Any], box: Box) -> NDArray[Any]:
-        """Return the elements of `source` as the result has them."""
-        kept = sorted((one.axis, i) for i, one in enumerate(self.axes) if one.axis >= 0)
-        gone = [i for i, one in enumerate(self.axes) if one.axis < 0]
-        sizes = {axis: held.shape[i] for axis, i in kept}
-        moved = held.transpose([*(i for _, i in kept), *gone])
-        return np.broadcast_to(moved.reshape([sizes.get(i, 1) for i in range(len(box))]), tuple(map(len, box)))
+    def placed(self, elements: NDArray[Any], box: Box) -> NDArray[Any]:
+        """Return the elements of `source` in the layout of the result."""
+        followed = sorted((origin.axis, i) for i, origin in enumerate(self.axes) if origin.axis >= 0)
+        dropped = [i for i, origin in enumerate(self.axes) if origin.axis < 0]
+        sizes = {axis: elements.shape[i] for axis, i in followed}
+        transposed = elements.transpose([*(i for _, i in followed), *dropped])
+        return np.broadcast_to(transposed.reshape([sizes.get(i, 1) for i in range(len(box))]), tuple(map(len, box)))
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A moved array whose elements have a place in C order that follows that of the result.
+    """A moved array whose flat indices follow from those of the result.
 
     Attributes:
         shape: The shape of the result.
-        positions: From flat indices of the result to those of the array.
+        positions: Maps flat indices of the result to those of the array.
     """
 
     shape: Shape
@@ -84,23 +84,23 @@ def flat_indices(box: Box, shape: Shape) -> Index:
 
 
 def same(at: Index) -> Index:
-    """Return positions that nothing moves."""
+    """Return positions unchanged."""
     return at
 
 
 def at_first(at: Index) -> Index:
-    """Return the first position for each."""
+    """Return position 0 for each."""
     return np.zeros(len(at), np.int64)
 
 
 def _ordered(shape: Shape, order: Sequence[int]) -> Separable:
-    """Return an array whose axes are in another order."""
+    """Return an array with its axes reordered."""
     axes = tuple(AxisOrigin(order.index(i), same) for i in range(len(shape)))
     return Separable(tuple(shape[i] for i in order), axes)
 
 
 def _along(shape: Shape, axis: int, extent: int, positions: Positions) -> Separable:
-    """Return an array that is changed along one axis."""
+    """Return an array changed along one axis."""
     axis %= len(shape)
     axes = tuple(AxisOrigin(i, positions if i == axis else same) for i in range(len(shape)))
     return Separable((*shape[:axis], extent, *shape[axis + 1 :]), axes)
@@ -137,9 +137,11 @@ def _ravel(shape: Shape) -> Origin:
 
 
 def _squeeze(shape: Shape) -> Origin:
-    kept = [i for i, extent in enumerate(shape) if extent != 1]
-    axes = tuple(AxisOrigin(kept.index(i), same) if i in kept else AxisOrigin(-1, at_first) for i in range(len(shape)))
-    return Separable(tuple(shape[i] for i in kept), axes)
+    kept_axes = [i for i, extent in enumerate(shape) if extent != 1]
+    axes = tuple(
+        AxisOrigin(kept_axes.index(i), same) if i in kept_axes else AxisOrigin(-1, at_first) for i in range(len(shape))
+    )
+    return Separable(tuple(shape[i] for i in kept_axes), axes)
 
 
 def _expand_dims(shape: Shape, axis: int) -> Origin:
@@ -185,7 +187,7 @@ def _tile(shape: Shape, reps: int | tuple[int, ...]) -> Origin:
 
     counts = _tuple(reps)
     count = max(len(counts), len(shape))
-    sides, counts = ((1,) * (count - len(one)) + one for one in (shape, counts))
+    sides, counts = ((1,) * (count - len(extents)) + extents for extents in (shape, counts))
     axes = tuple(AxisOrigin(i + count - len(shape), within(extent)) for i, extent in enumerate(shape))
     return Separable(tuple(n * r for n, r in zip(sides, counts, strict=True)), axes)
 
@@ -222,34 +224,34 @@ ORIGINS: Final[Mapping[str, Callable[..., Origin]]] = {
     "broadcast_to": _broadcast_to,
     "diagonal": _diagonal,
 }
-"""By the function's name; a `ValueError` says that operands do not fit."""
+"""By function name; a `ValueError` means that operands do not fit."""
 
 
 def padded(extent: int, before: int, mode: str, at: Index) -> tuple[Index, NDArray[np.bool_]]:
-    """Return the positions that elements of a padded axis come from, and which of them it had before.
+    """Return the source positions of elements of a padded axis, and a mask of those inside the original axis.
 
     Args:
         extent: Elements along the axis before it is padded.
-        before: Elements that are put in front of it.
+        before: Elements added in front of it.
         mode: As of `numpy.pad`.
         at: Positions along the padded axis.
     """
-    moved = at - before
-    inside = (moved >= 0) & (moved < extent)
+    unpadded = at - before
+    inside = (unpadded >= 0) & (unpadded < extent)
     last = extent - 1
     match mode:
         case "wrap":
-            found = moved % extent
+            sources = unpadded % extent
         case "reflect":
-            turned = moved % max(1, 2 * last)
-            found = np.where(turned > last, 2 * last - turned, turned)
+            turned = unpadded % max(1, 2 * last)
+            sources = np.where(turned > last, 2 * last - turned, turned)
         case "symmetric":
-            turned = moved % (2 * extent)
-            found = np.where(turned > last, 2 * extent - 1 - turned, turned)
+            turned = unpadded % (2 * extent)
+            sources = np.where(turned > last, 2 * extent - 1 - turned, turned)
         case _:
-            found = np.clip(moved, 0, last)
-    return found, inside
+            sources = np.clip(unpadded, 0, last)
+    return sources, inside
 
 
-def _tuple(given: int | tuple[int, ...]) -> tuple[int, ...]:
-    return given if isinstance(given, tuple) else (given,)
+def _tuple(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
+    return numbers if isinstance(numbers, tuple) else (numbers,)

@@ -1,4 +1,4 @@
-"""Sums, products and extremes along axes, matrix products and what else adds many terms.
+"""Reductions along axes, matrix products and other operations that add many terms.
 
 A sum of n terms, in whatever order, is off by at most (n - 1) u Σ|x|. That is far more than it ever is: rounding errors
 are independent of each other and cancel, so that the error of a long sum grows like sqrt(n) u times the partial sums
@@ -27,33 +27,33 @@ from lab.operators.base import Floats
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked, exact, shown, whole
 
 Axes = int | tuple[int, ...] | None
-"""Along which dimensions; None for all of them."""
+"""Dimensions to reduce; None for all of them."""
 
 _LAST: Final = 1.8
 _TERMS: Final = 2.5
 _NORM: Final = 1.3
 _MOST_BY_BLAS: Final = 2**43
 _MOST_ONE_BY_ONE: Final = 2**39
-"""Multiplications, which take some minutes."""
+"""Maximum multiplications, which take some minutes."""
 
 _SPEC = re.compile(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*")
 
 
 def total(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) -> Tracked:
     """Return the sum along axes."""
-    values, bound, kept = _gathered(a, axis)
+    values, bound, kept_shape = _gathered(a, axis)
     summed = _counted(values).sum(axis=-1)
     error = None if bound is None else bound.sum(axis=-1)
     if a.is_float:
         error = rules.arithmetic.least + (0.0 if error is None else error) + _sum_error(rules, values, summed)
-    return _kept(summed, error, kept if keepdims else None)
+    return _kept(summed, error, kept_shape if keepdims else None)
 
 
 def mean(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) -> Tracked:
     """Return the arithmetic mean along axes."""
-    found = rules.real(total(rules, a, axis, keepdims))
-    count = a.values.size // max(1, found.values.size)
-    return rules.divide(found, Tracked(np.asarray(float(count))))
+    summed = rules.real(total(rules, a, axis, keepdims))
+    count = a.values.size // max(1, summed.values.size)
+    return rules.divide(summed, Tracked(np.asarray(float(count))))
 
 
 def variance(rules: Rules, a: Tracked, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> Tracked:
@@ -66,14 +66,14 @@ def variance(rules: Rules, a: Tracked, axis: Axes = None, ddof: int = 0, keepdim
 
 def product(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) -> Tracked:
     """Return the product along axes."""
-    values, bound, kept = _gathered(a, axis)
-    found = _counted(values).prod(axis=-1)
+    values, bound, kept_shape = _gathered(a, axis)
+    multiplied = _counted(values).prod(axis=-1)
     error: Floats | None = None
     if bound is not None:
         size = np.abs(_counted(values))
         error = (size + bound).prod(axis=-1) - size.prod(axis=-1)
-    result = rules.rounded(found, error, 2 * values.shape[-1])
-    return _kept(result.values, result.bound, kept if keepdims else None)
+    result = rules.rounded(multiplied, error, 2 * values.shape[-1])
+    return _kept(result.values, result.bound, kept_shape if keepdims else None)
 
 
 def greatest(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) -> Tracked:
@@ -88,15 +88,15 @@ def least(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) -
 
 def _extreme(rules: Rules, a: Tracked, axis: Axes, keepdims: bool, function: Callable[..., Any]) -> Tracked:
     del rules
-    values, bound, kept = _gathered(a, axis)
+    values, bound, kept_shape = _gathered(a, axis)
     if not values.shape[-1]:
         raise ArrayOperationError("the extreme of no elements", "at least one element")
-    found = np.asarray(function(values, axis=-1))
+    extremes = np.asarray(function(values, axis=-1))
     error: Floats | None = None
     if bound is not None:
-        ends = [np.abs(function(values + sign * bound, axis=-1) - found) for sign in (-1, 1)]
+        ends = [np.abs(function(values + sign * bound, axis=-1) - extremes) for sign in (-1, 1)]
         error = np.maximum(*ends)
-    return _kept(found, error, kept if keepdims else None)
+    return _kept(extremes, error, kept_shape if keepdims else None)
 
 
 def place_of_greatest(rules: Rules, a: Tracked, axis: int | None = None) -> Tracked:
@@ -112,14 +112,14 @@ def place_of_least(rules: Rules, a: Tracked, axis: int | None = None) -> Tracked
 def _place(rules: Rules, a: Tracked, axis: int | None, sign: float) -> Tracked:
     del rules
     values, bound, _ = _gathered(a, axis)
-    found = np.asarray(np.argmax(values, axis=-1) if sign > 0 else np.argmin(values, axis=-1)).astype(np.int64)
+    indices = np.asarray(np.argmax(values, axis=-1) if sign > 0 else np.argmin(values, axis=-1)).astype(np.int64)
     if bound is None:
-        return Tracked(found)
-    best = np.take_along_axis(values, found[..., None], -1)
-    near = np.abs(values - best) <= bound + np.take_along_axis(bound, found[..., None], -1)
+        return Tracked(indices)
+    best = np.take_along_axis(values, indices[..., None], -1)
+    near = np.abs(values - best) <= bound + np.take_along_axis(bound, indices[..., None], -1)
     places = np.arange(values.shape[-1])
-    furthest = np.max(np.where(near, np.abs(places - found[..., None]), 0), axis=-1)
-    return Tracked(found, furthest.astype(np.float64))
+    furthest = np.max(np.where(near, np.abs(places - indices[..., None]), 0), axis=-1)
+    return Tracked(indices, furthest.astype(np.float64))
 
 
 def any_of(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) -> Tracked:
@@ -134,15 +134,15 @@ def all_of(rules: Rules, a: Tracked, axis: Axes = None, keepdims: bool = False) 
 
 def _truth(rules: Rules, a: Tracked, axis: Axes, keepdims: bool, function: Callable[..., Any]) -> Tracked:
     del rules
-    values, bound, kept = _gathered(a, axis)
+    values, bound, kept_shape = _gathered(a, axis)
     truth = values.astype(np.bool_)
-    found = np.asarray(function(truth, axis=-1))
+    reduced = np.asarray(function(truth, axis=-1))
     error: Floats | None = None
     if bound is not None:
         doubtful = bound > 0
-        others = function(truth & ~doubtful, axis=-1) != function(truth | doubtful, axis=-1)
-        error = np.asarray(others, np.float64)
-    return _kept(found, error, kept if keepdims else None)
+        uncertain = function(truth & ~doubtful, axis=-1) != function(truth | doubtful, axis=-1)
+        error = np.asarray(uncertain, np.float64)
+    return _kept(reduced, error, kept_shape if keepdims else None)
 
 
 def running_sum(rules: Rules, a: Tracked, axis: int | None = None) -> Tracked:
@@ -201,7 +201,7 @@ def matrix_product(rules: Rules, a: Tracked, b: Tracked) -> Tracked:
 
 
 def _multiplied(a: NDArray[Any], b: NDArray[Any], terms: int) -> NDArray[Any]:
-    """The matrix product; of integers through float64, hundreds of times as fast, where that is exact."""
+    """Return the matrix product; integers go through float64, hundreds of times faster, where that is exact."""
     if a.dtype == np.int64 and a.size and b.size:
         largest = [max(int(x.max()), -int(x.min())) for x in (a, b)]
         if largest[0] * largest[1] * terms < 2**53:
@@ -232,10 +232,10 @@ def summation(rules: Rules, subscripts: str, *operands: Tracked) -> Tracked:
         message = f"the subscripts {subscripts!r} are not those of {len(operands)} arrays"
         raise ArrayOperationError(message, "one group of letters for each array, '->', and the result's letters")
     sizes: dict[str, int] = {}
-    for letters, one in zip(spec.partition("->")[0].split(","), operands, strict=True):
-        if len(letters) != one.values.ndim:
-            raise ArrayOperationError(f"{letters!r} names {len(letters)} of {one.values.ndim} dimensions")
-        for letter, size in zip(letters, one.shape, strict=True):
+    for letters, operand in zip(spec.partition("->")[0].split(","), operands, strict=True):
+        if len(letters) != operand.values.ndim:
+            raise ArrayOperationError(f"{letters!r} names {len(letters)} of {operand.values.ndim} dimensions")
+        for letter, size in zip(letters, operand.shape, strict=True):
             if sizes.setdefault(letter, size) != size:
                 raise ArrayOperationError(f"index {letter} has {sizes[letter]} and {size} values")
     result = spec.partition("->")[2]
@@ -323,7 +323,7 @@ def bincount(rules: Rules, x: Tracked, weights: Tracked | None = None, minlength
 
 
 def _moved_counts(x: Tracked, places: NDArray[np.int64], length: int) -> Floats | None:
-    """How far each count may be off because rounded values lie next to the edge of their bin."""
+    """Return how far each count may be off because rounded values lie next to a bin's edge."""
     bound = _raveled(x)
     if bound is None or not np.any(bound > 0):
         return None
@@ -362,14 +362,14 @@ def _transformed(rules: Rules, a: Tracked, axis: int, function: Callable[..., An
 
 
 def _summed(rules: Rules, values: NDArray[Any], bound: Floats | None, rounding: Floats) -> Tracked:
-    """Add up what is due to the operands and, in units of roundoff, to the operation."""
+    """Add the operands' propagated errors and, in units of roundoff, the operation's own error."""
     error = rounding * rules.arithmetic.unit
     error += rules.arithmetic.least
     return Tracked(values, error if bound is None else error + bound)
 
 
 def _sum_error(rules: Rules, values: NDArray[Any], summed: NDArray[Any]) -> Floats:
-    """The rounding error of sums along the last axis."""
+    """Return the rounding error of sums along the last axis."""
     n = values.shape[-1]
     if n <= 1:
         return np.zeros(summed.shape)
@@ -388,7 +388,7 @@ def _of_products(rules: Rules, apply: Callable[..., NDArray[Any]], operands: Seq
         rules: The rules.
         apply: The operation on plain arrays.
         operands: Its operands, of one type.
-        terms: How many terms a sum has at most.
+        terms: Maximum number of terms of a sum.
     """
     values = apply(*(x.values for x in operands))
     rules.check_size(values.shape)
@@ -403,7 +403,7 @@ def _of_products(rules: Rules, apply: Callable[..., NDArray[Any]], operands: Seq
 
 
 def _propagated(apply: Callable[..., Any], *operands: Tracked) -> Floats | None:
-    """What the operands' errors come to in an operation that is linear in each of them."""
+    """Return the operands' errors after an operation that is linear in each of them."""
     if all(x.bound is None for x in operands):
         return None
     sizes = [np.abs(x.values).astype(np.float64) for x in operands]
@@ -416,7 +416,7 @@ def _propagated(apply: Callable[..., Any], *operands: Tracked) -> Floats | None:
 
 
 def _alike(rules: Rules, *operands: Tracked) -> list[Tracked]:
-    """Give operands one type."""
+    """Convert operands to one type."""
     if any(x.is_float for x in operands):
         return [rules.real(x) for x in operands]
     wide = np.uint64 if any(x.values.dtype == np.uint64 for x in operands) else np.int64
@@ -424,7 +424,7 @@ def _alike(rules: Rules, *operands: Tracked) -> list[Tracked]:
 
 
 def _counted(values: NDArray[Any]) -> NDArray[Any]:
-    """True and false as 1 and 0."""
+    """Return booleans as 0 and 1."""
     return values.astype(np.int64) if values.dtype.kind == "b" else values
 
 
@@ -438,38 +438,38 @@ def _dims(a: Tracked) -> range:
 
 
 def _along(a: Tracked, axis: int | None) -> tuple[Tracked, int]:
-    """The array and the axis from 0; flattened without an axis."""
+    """Return the array and the non-negative axis; without an axis, the array is flattened."""
     if axis is None:
         return Tracked(a.values.reshape(-1), _raveled(a)), 0
     return a, _places(a, axis)[0]
 
 
 def _places(a: Tracked, axis: Axes) -> tuple[int, ...]:
-    """Axes from 0.
+    """Return the axes as non-negative numbers.
 
     Raises:
-        ArrayOperationError: There is none of that number.
+        ArrayOperationError: An axis is out of range or repeated.
     """
-    given = tuple(_dims(a)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(_dims(a)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     n = a.values.ndim
-    if any(not -n <= one < n for one in given) or len({one % n for one in given}) < len(given):
+    if any(not -n <= number < n for number in axes) or len({number % n for number in axes}) < len(axes):
         shape = shown(a.shape)
         raise ArrayOperationError(f"axis={axis} of an array of shape {shape}", f"axes from {-n} to {n - 1}, each once")
-    return tuple(one % n for one in given)
+    return tuple(number % n for number in axes)
 
 
 def _gathered(a: Tracked, axis: Axes) -> tuple[NDArray[Any], Floats | None, tuple[int, ...]]:
-    """Move some axes to the end and make them one; also the shape with 1 in their places."""
+    """Move some axes to the end and merge them; also return the shape with 1 in their place."""
     places = _places(a, axis)
-    others = [i for i in _dims(a) if i not in places]
-    kept = tuple(1 if i in places else a.shape[i] for i in _dims(a))
+    remaining = [i for i in _dims(a) if i not in places]
+    kept_shape = tuple(1 if i in places else a.shape[i] for i in _dims(a))
     count = math.prod(a.shape[i] for i in places)
 
-    def moved(x: NDArray[Any]) -> NDArray[Any]:
-        return x.transpose([*others, *places]).reshape([*(a.shape[i] for i in others), count])
+    def merged(x: NDArray[Any]) -> NDArray[Any]:
+        return x.transpose([*remaining, *places]).reshape([*(a.shape[i] for i in remaining), count])
 
     full = a.full_bound()
-    return moved(a.values), None if full is None else moved(full), kept
+    return merged(a.values), None if full is None else merged(full), kept_shape
 
 
 def _kept(values: NDArray[Any], bound: Floats | None, shape: tuple[int, ...] | None) -> Tracked:

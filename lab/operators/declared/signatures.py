@@ -1,4 +1,4 @@
-"""What a reference function in Python asks for, read from its text: nothing is imported."""
+"""Signatures of Python reference functions, parsed from source without importing it."""
 
 from __future__ import annotations
 
@@ -25,30 +25,32 @@ class FunctionSignature:
 
 
 def signature_in(file: Path, function: str) -> FunctionSignature | None:
-    """Return the signature of a function that a file defines on its first level.
+    """Return the signature of a top-level function of a file.
 
     Args:
-        file: A Python file of a size that may be read.
+        file: A Python file of acceptable size.
         function: The function's name.
 
     Returns:
-        None where the text does not tell: the name is imported or assigned, or the file is not valid Python.
+        None if the source does not define it: the name is imported or assigned, or the file is not valid Python.
     """
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # told with its line when the file is imported
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # reported with its line when the file is imported
         return None
-    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
-    if not found or found[-1].decorator_list:
+    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    if not definitions or definitions[-1].decorator_list:
         return None
-    arguments = found[-1].args
+    arguments = definitions[-1].args
     by_place = [*arguments.posonlyargs, *arguments.args]
     defaults = len(arguments.defaults)
-    required = [one.arg for one in by_place[: len(by_place) - defaults]]
+    required = [parameter.arg for parameter in by_place[: len(by_place) - defaults]]
     required += [
-        one.arg for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None
+        parameter.arg
+        for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is None
     ]
-    names = tuple(one.arg for one in (*by_place, *arguments.kwonlyargs))
-    uppers = [one.upper for one in ast.walk(tree) if isinstance(one, ast.Slice) and one.upper is not None]
-    ends = frozenset(name.id for one in uppers for name in ast.walk(one) if isinstance(name, ast.Name))
-    return FunctionSignature(found[-1].lineno, names, tuple(required), ends)
+    names = tuple(parameter.arg for parameter in (*by_place, *arguments.kwonlyargs))
+    uppers = [node.upper for node in ast.walk(tree) if isinstance(node, ast.Slice) and node.upper is not None]
+    ends = frozenset(name.id for upper in uppers for name in ast.walk(upper) if isinstance(name, ast.Name))
+    return FunctionSignature(definitions[-1].lineno, names, tuple(required), ends)

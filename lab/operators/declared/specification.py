@@ -1,10 +1,10 @@
-"""Reads what a file says of an argument: ``out float32[n, m]``, ``int32[nnz] uniform 0 n``, ``float32 = 2 * alpha``.
+"""Parses argument declarations: ``out float32[n, m]``, ``int32[nnz] uniform 0 n``, ``float32 = 2 * alpha``.
 
 The form is ``[in|out [partial]|inout|scratch] [unordered] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [=
 EXPRESSION]`` for a scalar. A shape lists expressions, slowest dimension first, as NumPy and C do. Elements of a
-`partial` output may stay unwritten, and those of an `unordered` one may stand in any order. A fill is one of `FILLS`,
-the name of an .npy file, or ``= EXPRESSION``. Behind these, `lab.operators.declared.mapped` reads that a kernel takes a
-tensor map of the array. A structure that is passed by value is a mapping from its members to such texts.
+`partial` output may stay unwritten, and those of an `unordered` one may be in any order. A fill is one of `FILLS`, the
+name of an .npy file, or ``= EXPRESSION``. After these, `lab.operators.declared.mapped` parses a tensor map of the
+array. A structure passed by value is a mapping from its members to such texts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNPASSED = (*STORED_AS, "complex64", "complex128")
 
 
 class Direction(StrEnum):
-    """What a kernel does with an argument."""
+    """How a kernel uses an argument."""
 
     IN = "in"
     OUT = "out"
@@ -55,7 +55,7 @@ class Direction(StrEnum):
 
 
 class FillKind(StrEnum):
-    """What an array holds before the launch."""
+    """The kind of an array's initial contents."""
 
     NORMAL = "normal"
     UNIFORM = "uniform"
@@ -73,7 +73,7 @@ FILLS: Final[Mapping[str, tuple[FillKind, tuple[str, ...], tuple[int, ...]]]] = 
     "ones": (FillKind.ONES, (), (0,)),
     "range": (FillKind.RANGE, (), (0,)),
 }
-"""By name: the kind, its operands, and how many of them are accepted. Operands are expressions without blanks."""
+"""The kind, operands and accepted operand counts of each fill; operands are expressions without blanks."""
 
 _FOREIGN_FILLS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("random", "rand", "rng"), "uniform 0 1"),
@@ -83,19 +83,19 @@ _FOREIGN_FILLS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("zero", "0"), "zeros"),
     **dict.fromkeys(("one", "1"), "ones"),
 }
-"""What other libraries call contents."""
+"""Other libraries' names for contents."""
 
 _ACCEPTED_FILLS = "normal, normal MEAN DEVIATION, uniform LOW HIGH, zeros, ones, range, FILE.npy, = EXPRESSION"
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What an array holds before the launch.
+    """The initial contents of an array.
 
     Attributes:
         kind: How it is made.
         operands: Expressions; of a file, its path; of values, their one expression.
-        is_default: The file says nothing of the contents.
+        is_default: The file does not declare the contents.
     """
 
     kind: FillKind
@@ -118,12 +118,12 @@ class Argument:
         dtype: Element type, a key of `ELEMENT_TYPES`; or a parameter in braces, ``{T}``, whose value is one.
         direction: What the kernel does with it; `Direction.IN` for scalars.
         shape: Expressions of the dimensions, slowest first; None for a scalar.
-        fill: What an array holds before the launch; None for scalars and for arrays that hold poison.
-        value: Expression of a scalar's value; None where it is the problem's or parameter's of that name.
-        structure: The kernel's argument that it is a member of; empty where it is one by itself.
-        view: What the kernel takes in place of a pointer to the array: a tensor map of it; None for a pointer.
-        is_partial: Elements of an output that nobody writes are meant. They are not compared.
-        is_unordered: Elements of an output may stand in any order.
+        fill: An array's initial contents; None for scalars and for poisoned arrays.
+        value: Expression of a scalar's value; None if the problem or a parameter of that name has it.
+        structure: The kernel's argument it is a member of; empty if it is an argument itself.
+        view: The tensor map the kernel takes instead of a pointer to the array; None for a pointer.
+        is_partial: Unwritten elements of an output are intended and not compared.
+        is_unordered: Elements of an output may be in any order.
     """
 
     name: str
@@ -144,11 +144,11 @@ class Argument:
 
     @property
     def type_parameter(self) -> str:
-        """Return the parameter whose value is its element type; empty where the type is known."""
+        """Return the parameter that determines its element type; empty if the type is fixed."""
         return self.dtype[1:-1] if self.dtype.startswith("{") else ""
 
     def typed(self, dtype: str) -> Argument:
-        """Return it with its element type in place of the parameter.
+        """Return the argument with its element type in place of the parameter.
 
         Raises:
             UserError: Its contents do not suit that type.
@@ -157,12 +157,12 @@ class Argument:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array."""
+        """Return whether it is an array."""
         return self.shape is not None
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the kernel takes a tensor map of it."""
+        """Return whether the kernel takes a tensor map of it."""
         return self.view is not None
 
     @property
@@ -172,7 +172,7 @@ class Argument:
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """Return every expression in it, which are over the problem and parameters."""
+        """Return every expression in it, over the problem and parameters."""
         fill = self.fill.operands if self.fill is not None and self.fill.kind is not FillKind.FILE else ()
         value = () if self.value is None else (self.value,)
         return (*(self.shape or ()), *fill, *value, *(self.view.expressions if self.view is not None else ()))
@@ -200,39 +200,41 @@ class Argument:
 
 
 def parse_all(
-    given: object, at: Callable[..., Location | None] = lambda *_: None, *, writes: bool = True
+    section: object, at: Callable[..., Location | None] = lambda *_: None, *, writes: bool = True
 ) -> tuple[tuple[Argument, ...], tuple[UserError, ...]]:
-    """Read all arguments of a kernel, in its order.
+    """Parse all arguments of a kernel, in its order.
 
     Args:
-        given: A mapping from names to texts, as YAML gives it; to mappings of that form for structures.
-        at: Where an argument stands, or a member of one, for errors.
-        writes: One of them must be written.
+        section: A mapping from names to texts, as YAML gives it; to mappings of that form for structures.
+        at: Returns the location of an argument or a member, for errors.
+        writes: At least one of them must be written.
 
     Returns:
-        The arguments that could be read, and every mistake.
+        The arguments that could be parsed, and every mistake.
     """
-    if not isinstance(given, dict) or not given:
+    if not isinstance(section, dict) or not section:
         accepted = 'a mapping in the order of the kernel\'s parameters, such as {c: "out float32[n]", n: int32}'
-        found = UserError("wrong value", code="wrong-value", at=at(), key="arguments", found=given, accepted=accepted)
-        return (), (found,)
-    made, mistakes = dict[str, Argument](), list[UserError]()
-    for place, text in places(given):
+        mistake = UserError(
+            "wrong value", code="wrong-value", at=at(), key="arguments", found=section, accepted=accepted
+        )
+        return (), (mistake,)
+    arguments, mistakes = dict[str, Argument](), list[UserError]()
+    for place, text in places(section):
         structure, name = "" if len(place) == 1 else place[0], place[-1]
-        if name in made or (structure and name in given):
+        if name in arguments or (structure and name in section):
             key = f"arguments.{'.'.join(place)}"
             accepted = f"another name, such as {name}_: those of members need not be the source's"
             mistakes.append(
                 UserError(
-                    f"two arguments are called {name}", code="duplicate", at=at(*place), key=key, accepted=accepted
+                    f"two arguments have the name {name}", code="duplicate", at=at(*place), key=key, accepted=accepted
                 )
             )
             continue
         try:
-            made[name] = parse(name, text, structure)
+            arguments[name] = parse(name, text, structure)
         except UserError as error:
             mistakes.append(error.placed(at(*place), error.key))
-    if writes and not mistakes and not any(argument.is_written for argument in made.values()):
+    if writes and not mistakes and not any(argument.is_written for argument in arguments.values()):
         accepted = (
             "out or inout in front of the type of at least one array; a kernel that only prints has no result to check "
             "or to time against, so let it store one, or execute it and see what it prints: lab emulate KERNEL.cu"
@@ -240,12 +242,12 @@ def parse_all(
         mistakes.append(
             UserError("the kernel writes no argument", code="missing-key", at=at(), key="arguments", accepted=accepted)
         )
-    return tuple(made.values()), tuple(mistakes)
+    return tuple(arguments.values()), tuple(mistakes)
 
 
-def places(given: Mapping[object, object]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Walk over what a file says of arguments and of members of structures, each with its keys below `arguments`."""
-    for name, value in given.items():
+def places(section: Mapping[object, object]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Iterate over the arguments and members of structures, each with its keys below `arguments`."""
+    for name, value in section.items():
         if isinstance(value, dict) and value:
             yield from (((str(name), str(member)), text) for member, text in value.items())
         else:
@@ -253,7 +255,7 @@ def places(given: Mapping[object, object]) -> Iterator[tuple[tuple[str, ...], ob
 
 
 def parse(name: str, text: object, structure: str = "") -> Argument:
-    """Read one argument, or a member of a structure.
+    """Parse one argument, or a member of a structure.
 
     Raises:
         UserError: The text is not of the form. The message names the column, the key is ``arguments.NAME`` or
@@ -271,7 +273,7 @@ def parse(name: str, text: object, structure: str = "") -> Argument:
 
 
 class _Reader:
-    """Reads one text from left to right."""
+    """Parses one text from left to right."""
 
     def __init__(self, name: str, text: str, path: str) -> None:
         self._name, self._text, self._path, self._at = name, text, path, 0
@@ -324,8 +326,8 @@ class _Reader:
             if unordered and len(shape) > 1:
                 self.refuse("an unordered output has one dimension", f"{dtype}[n]", at=unordered.start())
             fill = self._fill(direction, dtype)
-            made = Argument(self._name, dtype, direction, shape, fill, view=view)
-            return replace(made, is_partial=bool(partial), is_unordered=bool(unordered))
+            array_argument = Argument(self._name, dtype, direction, shape, fill, view=view)
+            return replace(array_argument, is_partial=bool(partial), is_unordered=bool(unordered))
         if direction is not Direction.IN:
             self.refuse(f"a scalar cannot be {direction}", f"an array: {direction} {dtype}[SHAPE]", at=0)
         if dtype in _UNPASSED:
@@ -336,49 +338,53 @@ class _Reader:
         if followed := _PARAMETER.match(self._text, self._at):
             self._at = followed.end()
             return f"{{{followed[1]}}}"
-        found = _TYPE.match(self._text, self._at)
-        if found is None:
-            self.refuse("there is no type", ", ".join(ELEMENT_TYPES), code="unsupported")
-        word = found[1]
+        match = _TYPE.match(self._text, self._at)
+        if match is None:
+            self.refuse("the type is missing", ", ".join(ELEMENT_TYPES), code="unsupported")
+        word = match[1]
         if word not in ELEMENT_TYPES:
             words = re.findall(r"\w+", self._text[self._at :].split("[")[0])  # of `const unsigned char *`, uint8
-            known = {**C_NAMES, "float2": "complex64", "double2": "complex128"}
-            meant = next((known[two] for two in map(" ".join, itertools.pairwise(words)) if two in known), None)
-            meant = meant or next((known[one] for one in words if one in known), None)
-            suggestion = f"did you mean '{meant}'?" if meant else did_you_mean(word, ELEMENT_TYPES)
+            type_names = {**C_NAMES, "float2": "complex64", "double2": "complex128"}
+            equivalent = next(
+                (type_names[two] for two in map(" ".join, itertools.pairwise(words)) if two in type_names), None
+            )
+            equivalent = equivalent or next(
+                (type_names[candidate] for candidate in words if candidate in type_names), None
+            )
+            suggestion = f"did you mean '{equivalent}'?" if equivalent else did_you_mean(word, ELEMENT_TYPES)
             if suggestion is None and self._text[self._at :].strip().isidentifier():  # `M: m`, a value without its type
                 suggestion = f"a scalar's type comes before its value: int32 = {word}"
-            at = self._at + found.start(1) - found.start()
+            at = self._at + match.start(1) - match.start()
             self.refuse(
                 f"unknown type {word!r}", ", ".join(ELEMENT_TYPES), code="unknown-name", at=at, suggestion=suggestion
             )
-        self._at = found.end()
+        self._at = match.end()
         if self._text[self._at : self._at + 1] in ("*", "&"):
             self.refuse("a pointer has no shape", f"{word}[SHAPE], such as {word}[n] or {word}[m, n]", code="mismatch")
         return word
 
-    def _list(self, what: str, part: str) -> tuple[str, ...]:
-        """Read a list in brackets, such as a shape."""
+    def _list(self, label: str, element_label: str) -> tuple[str, ...]:
+        """Parse a bracketed list, such as a shape."""
         opening = self._at
-        found = mapped.bracketed(self._text, opening)
-        if found is None:
-            self.refuse(f"{what} has no closing ']'", "dimensions between [ and ]", at=opening)
-        parts, self._at = found
+        split = mapped.bracketed(self._text, opening)
+        if split is None:
+            self.refuse(f"{label} has no closing ']'", "dimensions between [ and ]", at=opening)
+        parts, self._at = split
         if len(parts) > _MOST_DIMENSIONS:
             self.refuse(f"{len(parts)} dimensions", f"at most {_MOST_DIMENSIONS}", code="mismatch", at=opening)
-        return tuple(self._expression(text, place, part) for place, text in parts)
+        return tuple(self._expression(text, place, element_label) for place, text in parts)
 
     def _view(self, marked: re.Match[str], shape: tuple[str, ...]) -> MappedView:
-        """Read what stands behind `as map` or `as im2col`, and go back to where the contents would stand."""
+        """Parse a tensor map after `as map` or `as im2col`, and return to where the contents would start."""
         start, self._at, of_pixels = self._at, marked.end(), marked[1] == "im2col"
         if self._path != self._name:
-            self.refuse("a tensor map is no member of a structure", "an argument of its own", at=marked.start())
+            self.refuse("a tensor map cannot be a member of a structure", "an argument of its own", at=marked.start())
         box = self._list("the box", "a size of the box")
         patterns = mapped.PARTS | (mapped.IM2COL_PARTS if of_pixels else {})
         sides = dict.fromkeys(patterns, tuple[str, ...]())
         for word, pattern in patterns.items():
-            if found := pattern.match(self._text, self._at):
-                self._at = found.end()
+            if match := pattern.match(self._text, self._at):
+                self._at = match.end()
                 sides[word] = self._list(f"what follows {word!r}", "a dimension")
         extents, strides = sides["of"], sides["strides"]
         if len(extents) != len(strides):
@@ -396,36 +402,36 @@ class _Reader:
             accepted = f"{len(extents or shape)} sizes, one for each dimension"
             self.refuse(f"the box has {len(box)} dimensions", accepted, code="mismatch", at=marked.end())
         swizzle = "0"
-        if given := mapped.SWIZZLE.match(self._text, self._at):
-            swizzle, self._at = self._expression(given[1], given.start(1), "the swizzle"), given.end()
-        if rest := self._text[self._at :].strip():
-            self.refuse(f"unexpected {rest[:40]!r}", mapped.IM2COL_FORM if of_pixels else mapped.FORM)
+        if swizzled := mapped.SWIZZLE.match(self._text, self._at):
+            swizzle, self._at = self._expression(swizzled[1], swizzled.start(1), "the swizzle"), swizzled.end()
+        if unexpected := self._text[self._at :].strip():
+            self.refuse(f"unexpected {unexpected[:40]!r}", mapped.IM2COL_FORM if of_pixels else mapped.FORM)
         self._at = start
         return MappedView(box, extents, strides, swizzle, corners)
 
-    def _corners(self, given: Mapping[str, tuple[str, ...]], rank: int, at: int) -> tuple[tuple[str, ...], ...]:
-        """Return the corners and the steps of a map for im2col: of each dimension of space 0, 0 and 1 by default."""
+    def _corners(self, sides: Mapping[str, tuple[str, ...]], rank: int, at: int) -> tuple[tuple[str, ...], ...]:
+        """Return the corners and steps of an im2col map; the defaults per spatial dimension are 0, 0 and 1."""
         if rank not in mapped.IM2COL_DIMENSIONS:
             accepted = "3 to 5 dimensions: images, one to three of space, and channels"
             self.refuse(f"im2col of {rank} dimensions", accepted, code="mismatch", at=at)
-        found = []
+        corners = []
         for word in mapped.IM2COL_PARTS:
-            part = given[word] or ("1" if word == "steps" else "0",) * (rank - 2)
-            if len(part) != rank - 2:
+            numbers = sides[word] or ("1" if word == "steps" else "0",) * (rank - 2)
+            if len(numbers) != rank - 2:
                 accepted = f"{rank - 2}, one for each dimension of space, the slowest first"
-                self.refuse(f"{len(part)} numbers behind {word!r}", accepted, at=at)
-            found.append(part)
-        return tuple(found)
+                self.refuse(f"{len(numbers)} numbers behind {word!r}", accepted, at=at)
+            corners.append(numbers)
+        return tuple(corners)
 
-    def _expression(self, text: str, place: int, what: str) -> str:
+    def _expression(self, text: str, place: int, label: str) -> str:
         if not text.strip():
-            self.refuse(f"{what} is missing", "an expression over the problem and the parameters", at=place)
+            self.refuse(f"{label} is missing", "an expression over the problem and the parameters", at=place)
         try:
             names_in(text.strip(), at=Location("arguments"), key=f"arguments.{self._path}")
         except UserError as error:
             at = place + len(text) - len(text.lstrip())
             accepted = error.accepted if isinstance(error.accepted, str) else "an expression"
-            self.refuse(f"{what}: {error.message}", accepted, at=at, suggestion=error.suggestion)
+            self.refuse(f"{label}: {error.message}", accepted, at=at, suggestion=error.suggestion)
         return text.strip()
 
     def _value(self) -> str | None:
@@ -439,14 +445,16 @@ class _Reader:
 
     def _fill(self, direction: Direction, dtype: str) -> Fill | None:
         start = self._at
-        rest = self._text[start:].strip()
-        if not rest:
+        remaining = self._text[start:].strip()
+        if not remaining:
             empty = direction in (Direction.OUT, Direction.SCRATCH) or dtype not in ELEMENT_TYPES
             return None if empty else _default(dtype)
         self._at += len(self._text[start:]) - len(self._text[start:].lstrip())
         if direction is Direction.OUT:
-            accepted = f"nothing: what is only written holds NaN before. For an array that is also read: inout … {rest}"
-            self.refuse("an output has no contents of its own", accepted)
+            accepted = (
+                f"nothing: what is only written holds NaN before. For an array that is also read: inout … {remaining}"
+            )
+            self.refuse("an output cannot have initial contents", accepted)
         if assigned := _VALUE.match(self._text, start):
             text = self._text[assigned.end() :]
             if not text.strip():
@@ -459,8 +467,8 @@ class _Reader:
                 self.refuse(f"unexpected {words[1][0]!r}", _ACCEPTED_FILLS, at=words[1][1])
             return Fill(FillKind.FILE, (next(path for path in file.groups() if path),))
         if first not in FILLS:
-            meant = _FOREIGN_FILLS.get(first.split("(")[0].lower())
-            suggestion = f"did you mean {meant!r}?" if meant else did_you_mean(first, FILLS)
+            equivalent = _FOREIGN_FILLS.get(first.split("(")[0].lower())
+            suggestion = f"did you mean {equivalent!r}?" if equivalent else did_you_mean(first, FILLS)
             self.refuse(f"unknown contents {first[:40]!r}", _ACCEPTED_FILLS, code="unknown-name", suggestion=suggestion)
         kind, operands, counts = FILLS[first]
         if len(words) - 1 not in counts:
@@ -474,27 +482,27 @@ class _Reader:
                 suggestion=suggestion,
             )
         if kind is FillKind.NORMAL and dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_exact:
-            self.refuse(f"{dtype} has no normal numbers", "uniform LOW HIGH, zeros, ones, range, FILE.npy")
+            self.refuse(f"{dtype} does not support normal numbers", "uniform LOW HIGH, zeros, ones, range, FILE.npy")
         return Fill(kind, tuple(self._expression(text, place, "an operand") for text, place in words[1:]))
 
     def _words(self, start: int) -> list[tuple[str, int]]:
-        """Split at blanks outside parentheses and quotes; each word with its place."""
+        """Split at blanks outside parentheses and quotes; return each word with its position."""
         words: list[tuple[str, int]] = []
         depth, end = 0, -1
-        for found in _WORDS.finditer(self._text, start):
-            sign = found[0]
-            if depth == 0 and (found.start() != end or not words):
-                words.append((sign, found.start()))
+        for match in _WORDS.finditer(self._text, start):
+            sign = match[0]
+            if depth == 0 and (match.start() != end or not words):
+                words.append((sign, match.start()))
             else:
                 text, place = words[-1]
-                words[-1] = (self._text[place : found.start()] + sign if depth else text + sign, place)
+                words[-1] = (self._text[place : match.start()] + sign if depth else text + sign, place)
             depth = max(0, depth + (sign in _OPENING) - (sign in _CLOSING))
-            end = found.end()
+            end = match.end()
         return words
 
 
 def _default(dtype: str) -> Fill:
-    """Standard normal numbers; integers from 0 to 99, and bool 0 or 1."""
+    """Return the default fill: normal numbers, integers from 0 to 99, or booleans."""
     kind = ELEMENT_TYPES[dtype].kind
     if kind is ElementKind.BOOL:
         return Fill(FillKind.UNIFORM, ("0", "2"), is_default=True)

@@ -1,4 +1,4 @@
-"""Indices between brackets, as NumPy reads them: ``a[1:, i]``, for references at chosen elements alone."""
+"""NumPy-style indexing, ``a[1:, i]``, for references at selected elements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lab.operators.declared.origins import AxisOrigin, Positions, Separable, at_
 
 @dataclass(frozen=True, slots=True)
 class ArrayIndex:
-    """An index that is an array of whole numbers.
+    """An index that is an array of integers.
 
     Attributes:
         shape: Its shape.
-        part: Names it.
+        part: Its syntax node.
     """
 
     shape: Shape
@@ -26,19 +26,19 @@ class ArrayIndex:
 
 
 Subscript = int | slice | None | ArrayIndex
-"""Of an axis; None for a new one."""
+"""An index along an axis; None for a new axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The elements that arrays among the indices pick: one position of several axes for each of theirs.
+    """The result of indexing with arrays, which pick one position on several axes per index element.
 
     Attributes:
         shape: The shape of the result.
-        first: The first of the result's axes that are those of the indices.
-        shared: The shape that the indices are broadcast to.
-        axes: Of each axis of the array, where it does not follow the indices.
-        indices: The axes that do, each with its index.
+        first: The first of the result's axes that come from the indices.
+        shared: The broadcast shape of the indices.
+        axes: The origin of each axis of the array that does not follow the indices.
+        indices: The axes that follow the indices, each with its index.
     """
 
     shape: Shape
@@ -49,35 +49,35 @@ class Gathered:
 
 
 def picked(shape: Shape, subscripts: Sequence[Subscript]) -> Separable | Gathered:
-    """Return what indices pick of an array of a shape.
+    """Return the result of applying indices to an array of a given shape.
 
     Raises:
         ValueError: There are more of them than axes, or one is beyond its axis.
     """
-    missing = len(shape) - sum(one is not None for one in subscripts)
+    missing = len(shape) - sum(subscript is not None for subscript in subscripts)
     if missing < 0:
         raise ValueError("more indices than axes")
-    whole: list[Subscript] = [*subscripts, *[slice(None)] * missing]
-    if any(isinstance(one, ArrayIndex) for one in whole):
-        return _gathered(shape, whole)
+    padded: list[Subscript] = [*subscripts, *[slice(None)] * missing]
+    if any(isinstance(subscript, ArrayIndex) for subscript in padded):
+        return _gathered(shape, padded)
     sides: list[int] = []
     axes: list[AxisOrigin] = []
     extents = iter(shape)
-    for one in whole:
-        if one is None:
+    for subscript in padded:
+        if subscript is None:
             sides.append(1)
-        elif isinstance(one, slice):
-            span = range(*one.indices(next(extents)))
+        elif isinstance(subscript, slice):
+            span = range(*subscript.indices(next(extents)))
             axes.append(AxisOrigin(len(sides), _spanned(span)))
             sides.append(len(span))
         else:
-            assert isinstance(one, int)  # noqa: S101 - the others are handled above
-            axes.append(AxisOrigin(-1, _fixed(place_of(one, next(extents)))))
+            assert isinstance(subscript, int)  # noqa: S101 - the others are handled above
+            axes.append(AxisOrigin(-1, _fixed(place_of(subscript, next(extents)))))
     return Separable(tuple(sides), tuple(axes))
 
 
 def place_of(index: int, extent: int) -> int:
-    """Return an index along an axis, counted from its beginning.
+    """Normalise an index along an axis to a non-negative one.
 
     Raises:
         ValueError: It is beyond the axis.
@@ -96,33 +96,33 @@ def _fixed(place: int) -> Positions:
 
 
 def _gathered(shape: Shape, subscripts: Sequence[Subscript]) -> Gathered:
-    """Read indices with arrays among them; whole numbers count as arrays beside them."""
-    chosen = [i for i, one in enumerate(subscripts) if isinstance(one, int | ArrayIndex)]
-    shared = np.broadcast_shapes(*(one.shape for one in subscripts if isinstance(one, ArrayIndex)))
+    """Resolve indices that include arrays; integers count as arrays among them."""
+    chosen = [i for i, subscript in enumerate(subscripts) if isinstance(subscript, int | ArrayIndex)]
+    shared = np.broadcast_shapes(*(subscript.shape for subscript in subscripts if isinstance(subscript, ArrayIndex)))
     neighbours = chosen[-1] - chosen[0] + 1 == len(chosen)
     first = chosen[0] if neighbours else 0  # NumPy puts the axes of indices that are apart in front
     sides: list[int] = [] if neighbours else list(shared)
     axes: list[AxisOrigin | None] = []
     indices: list[tuple[int, int | ArrayIndex]] = []
     extents = iter(shape)
-    for i, one in enumerate(subscripts):
+    for i, subscript in enumerate(subscripts):
         if neighbours and i == chosen[0]:
             sides += shared
-        if one is None:
+        if subscript is None:
             sides.append(1)
-        elif isinstance(one, slice):
-            span = range(*one.indices(next(extents)))
+        elif isinstance(subscript, slice):
+            span = range(*subscript.indices(next(extents)))
             axes.append(AxisOrigin(len(sides), _spanned(span)))
             sides.append(len(span))
         else:
             extent = next(extents)
-            indices.append((len(axes), place_of(one, extent) if isinstance(one, int) else one))
+            indices.append((len(axes), place_of(subscript, extent) if isinstance(subscript, int) else subscript))
             axes.append(None)
     return Gathered(tuple(sides), first, shared, tuple(axes), tuple(indices))
 
 
 def positions_within(index: Index, extent: int) -> Index:
-    """Return positions counted from the beginning of an axis.
+    """Normalise positions along an axis to non-negative ones.
 
     Raises:
         ValueError: One is beyond it.

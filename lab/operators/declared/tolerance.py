@@ -1,4 +1,4 @@
-"""How far an output may be off, in a user's own words."""
+"""Tolerances declared by the user."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from lab.operators.base import Floats
 
 _BLOCK: Final = 256
-"""Elements that are neighbours."""
+"""Number of elements that count as neighbours."""
 
 _LONG_ROW: Final = 64
-"""Elements of a row that has neighbours enough in itself."""
+"""Minimum length of a row whose neighbours are taken from the row alone."""
 
 _CHUNK: Final = 1 << 20
-"""Elements that are sorted at a time."""
+"""Elements sorted at a time."""
 
 _QUANTILES: Final = ((1 / 4, 0.31864), (1 / 8, 0.15731))
-"""Shares of neighbours that are smaller, and that quantile of the absolute value of a standard normal number."""
+"""Lower quantiles, each with that quantile of |z|, z standard normal."""
 
 _MEDIAN: Final = ((1 / 2, 0.67449),)
 """The same for too few neighbours to have small quantiles."""
@@ -29,12 +29,12 @@ _MEDIAN: Final = ((1 / 2, 0.67449),)
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far an output may be off.
+    """The tolerance of an output.
 
     Attributes:
         relative: Share of each value; without `absolute`, of the typical size of its neighbours if that is larger.
-        absolute: What is allowed besides, as `atol` of ``numpy.allclose``; None where the file gives none. Infinite
-            for an array whose contents do not matter.
+        absolute: Absolute part, as `atol` of ``numpy.allclose``; None if the file gives none. Infinite for an array
+            whose contents are not compared.
     """
 
     relative: float
@@ -45,14 +45,14 @@ class Tolerance:
         """Return whether an output may hold anything, and may stay unwritten."""
         return self.absolute == math.inf
 
-    def bound(self, held: NDArray[Any]) -> Floats:
-        """Return the largest error of each value.
+    def bound(self, values: NDArray[Any]) -> Floats:
+        """Return the largest accepted error of each value.
 
         Without an absolute part, elements that are small because larger ones cancel in them are judged by the typical
         size of their neighbours: see `typical_sizes`.
         """
         with np.errstate(all="ignore"):
-            size = np.abs(held.astype(np.complex128 if held.dtype.kind == "c" else np.float64))
+            size = np.abs(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64))
             if self.absolute is not None:
                 return np.asarray(self.absolute + self.relative * size, np.float64)
             return np.asarray(self.relative * np.maximum(size, typical_sizes(size)), np.float64)
@@ -71,29 +71,29 @@ def typical_sizes(size: Floats) -> Floats:
         return size
     length = size.shape[-1] if size.ndim and size.shape[-1] >= _LONG_ROW else size.size
     rows = np.ascontiguousarray(size).reshape(-1, length)
-    whole = length - length % _BLOCK
+    full_blocks = length - length % _BLOCK
     typical = np.empty_like(rows)
-    typical[:, :whole] = _of_blocks(rows[:, :whole].reshape(-1, _BLOCK)).reshape(len(rows), whole)
-    if whole < length:  # the last block of a row overlaps with the one before it
-        typical[:, whole:] = _of_blocks(rows[:, -_BLOCK:])[:, -(length - whole) :]
+    typical[:, :full_blocks] = _of_blocks(rows[:, :full_blocks].reshape(-1, _BLOCK)).reshape(len(rows), full_blocks)
+    if full_blocks < length:  # the last block of a row overlaps with the one before it
+        typical[:, full_blocks:] = _of_blocks(rows[:, -_BLOCK:])[:, -(length - full_blocks) :]
     return typical.reshape(size.shape)
 
 
 def _of_blocks(blocks: Floats) -> Floats:
-    """Return the typical size of each row for all of its elements."""
+    """Return the typical size of each row, once per element of the row."""
     typical = np.empty(len(blocks))
     step = max(1, _CHUNK // blocks.shape[1])
     for begin in range(0, len(blocks), step):
-        part = blocks[begin : begin + step]
-        finite = np.isfinite(part)
-        held = np.where(finite, part, 0.0)
-        mean_square = (held * held).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
-        ordered = np.sort(np.where(held > 0, held, np.inf), axis=1)
-        count = (held > 0).sum(axis=1)
-        found = [np.sqrt(mean_square)]
+        chunk = blocks[begin : begin + step]
+        finite = np.isfinite(chunk)
+        finite_sizes = np.where(finite, chunk, 0.0)
+        mean_square = (finite_sizes * finite_sizes).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
+        ordered = np.sort(np.where(finite_sizes > 0, finite_sizes, np.inf), axis=1)
+        count = (finite_sizes > 0).sum(axis=1)
+        estimates = [np.sqrt(mean_square)]
         for share, of_normal in _QUANTILES if blocks.shape[1] >= _LONG_ROW else _MEDIAN:
-            found.append(_quantile(ordered, count, share) / of_normal)
-        typical[begin : begin + step] = np.min(found, axis=0)
+            estimates.append(_quantile(ordered, count, share) / of_normal)
+        typical[begin : begin + step] = np.min(estimates, axis=0)
     return np.broadcast_to(typical[:, None], blocks.shape)
 
 

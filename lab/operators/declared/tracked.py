@@ -1,8 +1,8 @@
-"""Arrays with bounds of their rounding errors, and the arithmetic on them.
+"""Arrays with bounds on their rounding errors, and the arithmetic on them.
 
-Every value is computed in float64, complex128 or 64-bit integers. Beside it stands a bound of how far a kernel may be
-off that does the same in its arithmetic, by forward error analysis: each operation adds its own rounding to what the
-errors of its operands become. A bound of None means that the kernel's value is exact.
+Every value is computed in float64, complex128 or 64-bit integers. With it goes a bound on the error of a kernel that
+does the same in its own arithmetic, by forward error analysis: each operation adds its own rounding to the propagated
+errors of its operands. A bound of None means that the kernel's value is exact.
 
 An addition rounds by at most u |a + b|. It is charged u (|a| + |b|) here, so that the bound of a chain of additions
 does not depend on their order, which kernels choose for themselves. A division is charged 4 u:
@@ -27,7 +27,7 @@ from lab.operators.base import Floats
 from lab.operators.declared.elements import Arithmetic
 
 MOST_RESULT_BYTES: Final = 2**31
-"""Bytes of one intermediate array, unless an argument is larger."""
+"""Maximum bytes of one intermediate array, unless an argument is larger."""
 
 _FEW: Final = 16
 
@@ -36,7 +36,7 @@ _COMPLEX_PRODUCT, _COMPLEX_QUOTIENT, _QUOTIENT = 3.0, 12.0, 4.0
 
 
 class ArrayOperationError(Exception):
-    """An operation on arrays is refused."""
+    """An operation on arrays is rejected."""
 
     def __init__(self, message: str, accepted: str | None = None) -> None:
         """Describe the mistake.
@@ -51,7 +51,7 @@ class ArrayOperationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """An array and the bound of its error.
+    """An array and the bound on its error.
 
     Attributes:
         values: float64, complex128, int64, uint64 or bool; a scalar has no dimensions.
@@ -68,7 +68,7 @@ class Tracked:
 
     @property
     def is_float(self) -> bool:
-        """Whether its values are rounded: floats or complex numbers."""
+        """Return whether its values are rounded: floats or complex numbers."""
         return self.values.dtype.kind in "fc"
 
     @property
@@ -83,34 +83,34 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What all operations of one reference share.
+    """The rounding and size limits shared by all operations of a reference.
 
     Attributes:
-        arithmetic: How the kernel rounds.
-        most_elements: The most elements of an intermediate array.
+        arithmetic: The kernel's rounding.
+        most_elements: Maximum elements of an intermediate array.
     """
 
     arithmetic: Arithmetic
     most_elements: int = MOST_RESULT_BYTES // 8
 
     def check_size(self, shape: Sequence[int]) -> None:
-        """Refuse an array that would exhaust the machine.
+        """Reject an array that would exhaust memory.
 
         Raises:
             ArrayOperationError: It has too many elements.
         """
         if math.prod(shape) > self.most_elements:
-            shown = " x ".join(map(str, shape))
-            raise ArrayOperationError(f"a result of {shown} elements", f"at most {self.most_elements} elements")
+            shape_text = " x ".join(map(str, shape))
+            raise ArrayOperationError(f"a result of {shape_text} elements", f"at most {self.most_elements} elements")
 
-    def check_work(self, steps: int, most: int) -> None:
-        """Refuse a computation that would take hours.
+    def check_work(self, steps: int, limit: int) -> None:
+        """Reject a computation that would take hours.
 
         Raises:
             ArrayOperationError: It takes too many multiplications.
         """
-        if steps > most:
-            raise ArrayOperationError(f"a computation of {steps:.3g} multiplications", f"at most {most:.3g}")
+        if steps > limit:
+            raise ArrayOperationError(f"a computation of {steps:.3g} multiplications", f"at most {limit:.3g}")
 
     def literal(self, value: complex) -> Tracked:
         """Return a constant; one that the kernel's type cannot represent is rounded there."""
@@ -120,11 +120,11 @@ class Rules:
             if not -(2**63) <= value < 2**64:
                 raise ArrayOperationError(f"the number {value} is too large", "from -2^63 to 2^64 - 1")
             return Tracked(np.asarray(value, np.int64 if value < 2**63 else np.uint64))
-        held = np.asarray(value)
+        number = np.asarray(value)
         single = self.arithmetic.unit > np.finfo(np.float64).eps
-        if not single or not np.isfinite(held) or held.astype(np.complex64) == held:
-            return Tracked(held)
-        return Tracked(held, np.asarray(abs(held) * self.arithmetic.unit))
+        if not single or not np.isfinite(number) or number.astype(np.complex64) == number:
+            return Tracked(number)
+        return Tracked(number, np.asarray(abs(number) * self.arithmetic.unit))
 
     def rounded(self, values: NDArray[Any], bound: Floats | None, units: float | Floats = 1.0) -> Tracked:
         """Return the result of an operation that rounds by `units` times u; integers are not rounded."""
@@ -149,7 +149,7 @@ class Rules:
     # ---- arithmetic
 
     def pair(self, a: Tracked, b: Tracked) -> tuple[Tracked, Tracked]:
-        """Give two operands one type: floats if one is a float, uint64 if one is that, else int64.
+        """Convert two operands to one type: floats if one is a float, uint64 if one is uint64, else int64.
 
         Raises:
             ArrayOperationError: Their shapes do not fit, or the result is too large.
@@ -203,9 +203,9 @@ class Rules:
         return self.rounded(values, bound, _COMPLEX_PRODUCT if values.dtype.kind == "c" else 1.0)
 
     def _is_whole(self, *arrays: NDArray[Any]) -> bool:
-        """Whether all values are whole numbers that the kernel's floats hold: sums and products of these are exact.
+        """Return whether all values are integers that the kernel's floats hold exactly, as are their sums.
 
-        A few elements tell most arrays of other numbers.
+        Sums and products of these are exact. A few elements suffice to exclude most arrays.
         """
         return all(
             x.dtype.kind == "f"
@@ -216,7 +216,7 @@ class Rules:
         )
 
     def divide(self, a: Tracked, b: Tracked) -> Tracked:
-        """Return a / b, of integers as well; unbounded where b may be 0."""
+        """Return a / b, also for integers; unbounded where b may be 0."""
         a, b = self.pair(self.real(a), self.real(b))
         values = np.asarray(a.values / b.values)
         bound: Floats | None = None
@@ -254,8 +254,8 @@ class Rules:
         size = np.abs(b.values).astype(np.float64)
         rounding = self.arithmetic.unit * (np.abs(a.values) + size) if a.is_float else 0.0
         error = a.spread + rounding + b.spread * (np.abs(a.values) / np.where(size > 0, size, 1) + 1)
-        left = np.abs(values)
-        return Tracked(values, np.where((left < error) | (left + error >= size), size + error, error))
+        remainder = np.abs(values)
+        return Tracked(values, np.where((remainder < error) | (remainder + error >= size), size + error, error))
 
     def _no_zero(self, b: Tracked, symbol: str) -> None:
         if not np.all(b.values):
@@ -282,10 +282,10 @@ class Rules:
         if a.bound is not None or b.bound is not None:
             bound = np.zeros(())
             for sign in (-1, 1):  # the ends of a's interval, which stays on its side of 0 where the power needs it
-                moved = a.values + sign * a.spread
-                moved = np.where((a.values >= 0) & (moved < 0), 0.0, moved)
-                for other in (b.values - b.spread, b.values + b.spread) if b.bound is not None else (b.values,):
-                    bound = np.maximum(bound, np.abs(np.power(moved, other) - values))
+                base = a.values + sign * a.spread
+                base = np.where((a.values >= 0) & (base < 0), 0.0, base)
+                for exponent in (b.values - b.spread, b.values + b.spread) if b.bound is not None else (b.values,):
+                    bound = np.maximum(bound, np.abs(np.power(base, exponent) - values))
         return self.rounded(values, bound, 8 + np.abs(b.values) * (4 + 4 * logarithm))
 
     def _whole_power(self, a: Tracked, b: Tracked) -> Tracked:
@@ -312,7 +312,7 @@ class Rules:
         return Tracked(result, _unless_certain(np.abs(a.values - b.values) <= a.spread + b.spread))
 
     def _comparable(self, a: Tracked, b: Tracked) -> tuple[Tracked, Tracked]:
-        """Signed and unsigned integers are compared as they are: NumPy does that without converting them."""
+        """Return operands of a comparison; NumPy compares signed and unsigned integers without conversion."""
         if a.is_float or b.is_float or a.bound is not None or b.bound is not None:
             return self.pair(a, b)
         self.pair(a, b)  # checks the shapes
@@ -347,7 +347,7 @@ class Rules:
         return Tracked(values, np.where(close, np.maximum(a.spread, b.spread), chosen))
 
     def both(self, a: Tracked, b: Tracked, operation: np.ufunc) -> Tracked:
-        """Combine two truths."""
+        """Combine two boolean arrays."""
         self.check_size(np.broadcast_shapes(a.shape, b.shape))
         result = np.asarray(operation(a.values.astype(np.bool_), b.values.astype(np.bool_)))
         if a.bound is None and b.bound is None:
@@ -380,13 +380,13 @@ class Rules:
 
 
 def between(function: Any, x: Tracked, lowest: float = -np.inf, highest: float = np.inf) -> Tracked:  # noqa: ANN401 - a ufunc
-    """Apply a monotone function: its error is what it does between the ends of its operand's interval.
+    """Apply a monotone function; its error is its change over the operand's interval.
 
     Args:
         function: From an array to an array, rising or falling throughout.
         x: The operand.
-        lowest: Where the function begins to be defined.
-        highest: Where it ends.
+        lowest: Lower end of the function's domain.
+        highest: Upper end of its domain.
     """
     values = np.asarray(function(x.values))
     if x.bound is None:
@@ -399,27 +399,27 @@ def between(function: Any, x: Tracked, lowest: float = -np.inf, highest: float =
     return Tracked(values, np.asarray(np.maximum(first, second), np.float64))
 
 
-def exact(what: str, *operands: Tracked) -> None:
-    """Refuse operands that depend on rounded values where that leaves nothing to compare with.
+def exact(label: str, *operands: Tracked) -> None:
+    """Reject operands that depend on rounded values where the result could not be compared.
 
     Raises:
         ArrayOperationError: One is not exact.
     """
     if any(x.bound is not None and np.any(x.bound > 0) for x in operands):
-        message = f"{what} depends on rounded values, so that a kernel may come to another one"
+        message = f"{label} depends on rounded values, so that a kernel may come to another one"
         raise ArrayOperationError(
             message, "values that follow from integers alone, or a reference in ./file.py:function"
         )
 
 
-def whole(what: str, *operands: Tracked) -> None:
-    """Refuse operands that are no integers.
+def whole(label: str, *operands: Tracked) -> None:
+    """Reject operands that are not integers.
 
     Raises:
         ArrayOperationError: One is a float.
     """
     if any(x.is_float for x in operands):
-        raise ArrayOperationError(f"{what} of floats", "integers, for example int32(x)")
+        raise ArrayOperationError(f"{label} of floats", "integers, for example int32(x)")
 
 
 def shown(shape: Sequence[int]) -> str:
@@ -428,7 +428,7 @@ def shown(shape: Sequence[int]) -> str:
 
 
 def _counted(values: NDArray[Any]) -> NDArray[Any]:
-    """True and false as 1 and 0."""
+    """Return booleans as 0 and 1."""
     return values.astype(np.int64) if values.dtype.kind == "b" else values
 
 

@@ -1,1 +1,1 @@
-"""A model of one SM's schedulers: where the cycles of a kernel's main loop go, and how fast it runs."""
+"""A model of an SM's warp schedulers: the cycles of a kernel's main loop by cause, and its throughput."""

@@ -1,4 +1,4 @@
-"""Estimates the throughput of a kernel from the model of its main loop, and where the cycles go."""
+"""Estimates the throughput of a kernel from the model of its main loop, with its cycles by cause."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lab.recorded.predictions import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Work of a block before and after its main loop.
+    """Work of a block before and after its main loop (prologue and epilogue).
 
     Attributes:
-        instructions: Instructions of a warp outside the main loop.
+        instructions: Instructions per warp outside the main loop.
         stored_bytes: Bytes that a block stores to global memory.
     """
 
@@ -28,12 +28,12 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Speed of an SM in a kernel's main loop, and the other work of its blocks.
+    """Speed of an SM in a kernel's main loop, and the work of its blocks outside of it.
 
     Attributes:
         gpu: The GPU.
         machine: Its SM's latencies and rates.
-        rates: Floating-point operations a cycle of an SM, by the number of its resident blocks.
+        rates: Floating-point operations per cycle and SM, by the number of resident blocks.
         warps_per_block: Warps of a block.
         edges: Work of a block outside the main loop.
         cycles: Cycles of one iteration with all resident blocks.
@@ -50,34 +50,34 @@ class Pace:
 
     @property
     def tflops(self) -> float:
-        """Throughput of the main loop alone, in TFLOP/s, on a GPU full of blocks."""
+        """Throughput of the main loop alone, in TFLOP/s, on a fully occupied GPU."""
         return self.rates[max(self.rates)] * self.gpu.sms * self.gpu.clock_mhz * 1e6 / 1e12
 
-    def on(self, flops: int, blocks: int, *, moved: int = 0, before_s: float = 0.0) -> Estimate:
-        """Estimate a whole launch, whose blocks run in rounds that fill the GPU, and a last round with the rest.
+    def on(self, flops: int, blocks: int, *, bytes_moved: int = 0, before_s: float = 0.0) -> Estimate:
+        """Estimate a whole launch, whose blocks run in full waves and a tail.
 
         Args:
             flops: Floating-point operations of all blocks; an fma counts as two.
             blocks: Blocks of the grid.
-            moved: Least bytes through DRAM; their time is a lower limit.
+            bytes_moved: Compulsory DRAM bytes; their time is a lower limit.
             before_s: Seconds of other launches before this one.
         """
-        most = max(self.rates)
-        rounds, rest = divmod(blocks, self.gpu.sms * most)
-        each = flops / blocks
-        cycles = rounds * self._round(most, each)
-        if rest:
-            cycles += self._round(-(-rest // self.gpu.sms), each)
-        if most > 1:  # where several blocks share an SM, the others go on while one begins
+        resident = max(self.rates)
+        rounds, tail_blocks = divmod(blocks, self.gpu.sms * resident)
+        flops_per_block = flops / blocks
+        cycles = rounds * self._round(resident, flops_per_block)
+        if tail_blocks:
+            cycles += self._round(-(-tail_blocks // self.gpu.sms), flops_per_block)
+        if resident > 1:  # co-resident blocks hide each other's prologues
             cycles += self.machine.global_latency
         busy = cycles / (self.gpu.clock_mhz * 1e6)
         if self.gpu.dram_gb_s:
-            busy = max(busy, moved / (self.gpu.dram_gb_s * 1e9 * self.machine.dram_share))
+            busy = max(busy, bytes_moved / (self.gpu.dram_gb_s * 1e9 * self.machine.dram_share))
         seconds = before_s + self.machine.launch_s + busy
         return Estimate(flops / seconds / 1e12, self.cycles, self.shares)
 
     def _round(self, blocks: int, flops: float) -> float:
-        """Return the cycles of `blocks` blocks, of `flops` operations each, that run at once on every SM."""
+        """Return the cycles of `blocks` blocks of `flops` operations each, resident together on every SM."""
         edges, machine = self.edges, self.machine
         issued = edges.instructions * self.warps_per_block / SUB_PARTITIONS
         stored = edges.stored_bytes / machine.store_bytes
@@ -85,9 +85,9 @@ class Pace:
         return blocks * (flops / self.rate(blocks) + issued + stored) + latency
 
     def rate(self, blocks: int) -> float:
-        """Return an SM's operations a cycle with so many blocks, interpolated linearly between simulated numbers."""
-        above = min(known for known in self.rates if known >= blocks)
-        below = max((known for known in self.rates if known <= blocks), default=above)
+        """Return an SM's operations per cycle with `blocks` resident, interpolated between simulated numbers."""
+        above = min(simulated for simulated in self.rates if simulated >= blocks)
+        below = max((simulated for simulated in self.rates if simulated <= blocks), default=above)
         if above == below:
             return self.rates[above]
         share = (blocks - below) / (above - below)
@@ -110,16 +110,16 @@ def estimate(
         gpu: The GPU.
         loop: The kernel's main loop.
         warps_per_block: Warps of a block.
-        blocks_per_sm: Most resident blocks (`lab.hardware.occupancy`).
+        blocks_per_sm: Resident blocks per SM (`lab.hardware.occupancy`).
         traffic: Costs of its memory instructions.
-        trips: Iterations of the hot loop in one iteration of the loop around it; None if there is none, or the number
-            is unknown.
+        trips: Iterations of the hot loop per iteration of the loop around it; None if there is no such loop or the
+            number is unknown.
         edges: Work of a block outside the main loop; none by default.
 
     Returns:
-        The pace, or None where the model does not apply: the architecture was never compared with a GPU, the loop has
-        no fma or uses tensor cores, no block is resident, or the loop waits for an mbarrier without requesting bulk
-        copies itself, so that a warp of its own copies in another loop.
+        The pace, or None if the model does not apply: the architecture was never validated on a GPU, the loop has no
+        fma or uses tensor cores, no block fits an SM, or the loop waits for an mbarrier without issuing bulk copies
+        itself, so that a producer warp copies in another loop.
     """
     machine = gpu.latencies
     path = loop.path(trips)
@@ -128,13 +128,15 @@ def estimate(
     elsewhere = Unit.PHASE in units and Unit.BULK not in units
     if not machine.compared or not blocks_per_sm or not fma or elsewhere or Unit.TENSOR in units:
         return None
-    found = {blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)}
+    simulations = {
+        blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)
+    }
     work = 2 * fma * WARP_SIZE * warps_per_block
-    cycles = found[blocks_per_sm]
+    cycles = simulations[blocks_per_sm]
     return Pace(
         gpu,
         machine,
-        {blocks: work * blocks / one.total for blocks, one in found.items()},
+        {blocks: work * blocks / simulation.total for blocks, simulation in simulations.items()},
         warps_per_block,
         edges or Edges(),
         cycles.total,
@@ -142,6 +144,6 @@ def estimate(
     )
 
 
-def _numbers(most: int) -> tuple[int, ...]:
-    """Return the powers of two below `most`, and `most`."""
-    return (*(2**power for power in range(most.bit_length()) if 2**power < most), most)
+def _numbers(largest: int) -> tuple[int, ...]:
+    """Return the powers of two below `largest`, and `largest`."""
+    return (*(2**power for power in range(largest.bit_length()) if 2**power < largest), largest)

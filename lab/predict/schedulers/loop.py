@@ -1,4 +1,4 @@
-"""Reads from a kernel's SASS what one warp issues in an iteration of its main loop."""
+"""The instructions that one warp issues in an iteration of a kernel's main loop, from its SASS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.isa.sass.control import Control, read_control
 
 
 class Unit(StrEnum):
-    """Resource that an instruction needs besides an issue slot."""
+    """A resource that an instruction needs besides an issue slot."""
 
     NONE = "none"
     INTEGER = "integer"  # at half rate
@@ -25,7 +25,7 @@ class Unit(StrEnum):
     SHARED = "shared"
     GLOBAL = "global"
     COPY = "copy"  # cp.async
-    BULK = "bulk"  # a copy by the tensor memory accelerator
+    BULK = "bulk"  # a TMA copy
     COMMIT = "commit"  # closes a group of copies
     WAIT = "wait"  # for groups of copies
     PHASE = "phase"  # waits for a phase of an mbarrier: for bulk copies
@@ -36,17 +36,16 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot(Passed):
-    """One instruction as the model issues it.
+    """One instruction in the scheduler model.
 
     Attributes:
         unit: Resource that it needs.
-        width: Bytes of a lane's access to shared or global memory.
+        width: Bytes per lane of an access to shared or global memory.
         store: Whether it writes memory.
-        reads: Registers that it reads from the even and from the odd bank (number modulo 2), without those in the
-            operand cache.
-        reads_alone: The same with an empty operand cache, when another warp's instruction came between.
+        reads: Registers read from the even and the odd bank (number modulo 2), without those in the operand cache.
+        reads_alone: The same with an empty operand cache, after an instruction of another warp.
         left: For `WAIT`: groups of copies that may still be in flight.
-        fma: Fused multiply-adds of a lane.
+        fma: Fused multiply-adds per lane.
         control: The compiler's scheduling bits.
         once: Only one warp of the block issues it; the others branch around it.
     """
@@ -64,13 +63,13 @@ class Slot(Passed):
 
 @dataclass(frozen=True, slots=True)
 class MainLoop:
-    """The loop in which a kernel spends its time: the hot loop, and the rest of the loop around it.
+    """The loop that dominates a kernel's time: the hot loop, and the rest of the loop around it.
 
     Attributes:
         hot: The hot loop; in a kernel without loops, the whole kernel.
         before: Instructions of the loop around it before the hot loop; empty if there is no such loop.
         after: Instructions of the loop around it after the hot loop.
-        nested: Whether a loop around it belongs to the main loop, since it fetches the data that the hot loop uses.
+        nested: Whether an enclosing loop belongs to the main loop, since it loads the hot loop's data.
         fma: Fused multiply-add instructions of the hot loop.
     """
 
@@ -81,12 +80,12 @@ class MainLoop:
     fma: int
 
     def path(self, trips: float | None) -> tuple[Slot, ...]:
-        """Return what a warp issues in an iteration of the outer loop, or of the hot loop if there is no outer one.
+        """Return the instructions a warp issues per iteration of the outer loop, or of the hot loop without one.
 
-        Paths that a branch skips count as issued, except those that spin after a wait has failed.
+        Skipped branch paths count as issued, except spin loops after a failed wait.
 
         Args:
-            trips: Iterations of the hot loop in one of the outer loop; None if unknown.
+            trips: Iterations of the hot loop per iteration of the outer loop; None if unknown.
         """
         if not self.nested or trips is None:
             return self.hot
@@ -95,17 +94,17 @@ class MainLoop:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Mean costs of a warp's memory instructions, counted by executing the kernel (`lab.emulator`).
+    """Mean costs of a warp's memory instructions, counted by emulation (`lab.emulator`).
 
     Attributes:
-        load_wavefronts: Wavefronts of a shared load.
-        store_wavefronts: Wavefronts of a shared store.
-        load_bytes: Bytes of a lane in a shared load of the PTX.
-        store_bytes: Bytes of a lane in a shared store of the PTX.
-        sectors: Sectors of a global load or cp.async.
-        copy_wavefronts: Wavefronts of a cp.async.
-        bulk_wavefronts: Wavefronts of a bulk copy, which one thread requests.
-        bulk_sectors: Sectors of a bulk copy.
+        load_wavefronts: Wavefronts per shared load.
+        store_wavefronts: Wavefronts per shared store.
+        load_bytes: Bytes per lane of a shared load in the PTX.
+        store_bytes: Bytes per lane of a shared store in the PTX.
+        sectors: Sectors per global load or cp.async.
+        copy_wavefronts: Wavefronts per cp.async.
+        bulk_wavefronts: Wavefronts per bulk copy, which one thread issues.
+        bulk_sectors: Sectors per bulk copy.
     """
 
     load_wavefronts: float = 0.0
@@ -143,13 +142,13 @@ _UNITS = {
     **dict.fromkeys(("DFMA", "DADD", "DMUL"), Unit.DOUBLE),
     **dict.fromkeys(_INTEGER, Unit.INTEGER),
 }
-_SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
+_SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes per cycle
 BYTES_A_CYCLE = BANKS * BANK_BYTES // WARP_SIZE
-"""A lane's share of the 128 bytes that the data path moves."""
+"""A lane's share of the data path's 128 bytes per cycle."""
 
 
 def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
-    """Read a kernel's main loop.
+    """Extract a kernel's main loop from its SASS.
 
     Args:
         function: Its SASS.
@@ -177,7 +176,7 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
 
 
 def slots_of(function: Function, code: bytes, lines: frozenset[int]) -> tuple[tuple[Instruction, Slot], ...]:
-    """Return the instructions on some lines, and as the model issues them, without those that spin.
+    """Return the instructions on some lines with their slots in the model, without spin loops.
 
     Args:
         function: The SASS.
@@ -192,27 +191,27 @@ def slots_of(function: Function, code: bytes, lines: frozenset[int]) -> tuple[tu
 
 
 def _places(function: Function, lines: frozenset[int]) -> list[int]:
-    """Return the indices of the instructions on some lines, without those that spin."""
+    """Return the indices of the instructions on some lines, without spin loops."""
     left_out = spins(function)
     return [i.index for i in function.instructions if i.line in lines and i.index not in left_out]
 
 
 def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot, ...]:
-    """Return some instructions as the model issues them; the operand cache is that of the instruction before each."""
-    made: list[Slot] = []
-    previous, kept, once, spinning = -1, dict[int, int](), elected(function), spins(function)
+    """Return the slots of some instructions; the operand cache follows from the instruction before each."""
+    slots: list[Slot] = []
+    previous, operand_cache, once, spinning = -1, dict[int, int](), elected(function), spins(function)
     for place in places:
         if place != previous + 1:
             before = function.instructions[place - 1]
-            kept = _kept(_registers(before), read_control(code, before.address or 0))
+            operand_cache = _kept(_registers(before), read_control(code, before.address or 0))
         instruction, previous = function.instructions[place], place
         control, registers = read_control(code, instruction.address or 0), _registers(instruction)
-        slot = _slot(instruction, control, registers, kept)
+        slot = _slot(instruction, control, registers, operand_cache)
         if spinning.intersection(instruction.targets):
-            slot = replace(slot, unit=Unit.NONE)  # a branch that is seldom taken
-        made.append(replace(slot, once=True) if place in once or slot.unit is Unit.BULK else slot)
-        kept = _kept(registers, control)
-    return tuple(made)
+            slot = replace(slot, unit=Unit.NONE)  # a rarely taken branch
+        slots.append(replace(slot, once=True) if place in once or slot.unit is Unit.BULK else slot)
+        operand_cache = _kept(registers, control)
+    return tuple(slots)
 
 
 def _registers(instruction: Instruction) -> list[int | None]:
@@ -221,35 +220,37 @@ def _registers(instruction: Instruction) -> list[int | None]:
 
 
 def _kept(registers: Sequence[int | None], control: Control) -> dict[int, int]:
-    """Return the registers that the operand cache holds after an instruction, by operand slot."""
+    """Return the registers in the operand cache after an instruction, by operand slot."""
     return {place: r for place, r in enumerate(registers) if r is not None and control.reuse[place]}
 
 
-def _slot(instruction: Instruction, control: Control, registers: Sequence[int | None], kept: Mapping[int, int]) -> Slot:
+def _slot(
+    instruction: Instruction, control: Control, registers: Sequence[int | None], operand_cache: Mapping[int, int]
+) -> Slot:
     root = instruction.opcode.partition(".")[0]
     reads = reads_alone = (0, 0)
     if root in _ARITHMETIC:
-        reads, reads_alone = _by_bank(registers, kept), _by_bank(registers, {})
-    unit, left = _UNITS.get(root, Unit.NONE), 0
+        reads, reads_alone = _by_bank(registers, operand_cache), _by_bank(registers, {})
+    unit, in_flight = _UNITS.get(root, Unit.NONE), 0
     if root == "DEPBAR" and instruction.operands:
-        unit, left = Unit.WAIT, _number(instruction.operands[-1])
+        unit, in_flight = Unit.WAIT, _number(instruction.operands[-1])
     elif instruction.opcode.startswith("SYNCS.PHASECHK"):
         unit = Unit.PHASE
     elif instruction.cls is InstructionClass.MMA:
         unit = Unit.TENSOR
     width = bytes_per_lane(instruction.opcode)
-    return Slot(unit, width, root.startswith("ST"), reads, reads_alone, left, _FMA.get(root, 0), control)
+    return Slot(unit, width, root.startswith("ST"), reads, reads_alone, in_flight, _FMA.get(root, 0), control)
 
 
-def _by_bank(registers: Sequence[int | None], kept: Mapping[int, int]) -> tuple[int, int]:
-    """Return how many registers are read from the even and the odd bank; a register of two operands counts once."""
-    fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
+def _by_bank(registers: Sequence[int | None], operand_cache: Mapping[int, int]) -> tuple[int, int]:
+    """Return the registers read from the even and the odd bank; a register in two operands counts once."""
+    fetched = {r for place, r in enumerate(registers) if r is not None and operand_cache.get(place) != r}
     odd = sum(r % 2 for r in fetched)
     return len(fetched) - odd, odd
 
 
 def _number(operand: str) -> int:
-    """Return the groups that `DEPBAR.LE SB0, 0x1` leaves in flight; 0 where it names none."""
+    """Return the number of groups that `DEPBAR.LE SB0, 0x1` leaves in flight; 0 if it names none."""
     try:
         return int(operand, 0)
     except ValueError:
@@ -257,7 +258,7 @@ def _number(operand: str) -> int:
 
 
 def passes(slot: Slot, traffic: Traffic) -> float:
-    """Return the cycles that a memory instruction occupies the SM's data path; 0 for others."""
+    """Return the cycles for which a memory instruction occupies the SM's data path; 0 for others."""
     if slot.unit is Unit.COPY and traffic.copy_wavefronts:
         return traffic.copy_wavefronts
     if slot.unit in (Unit.GLOBAL, Unit.COPY):
@@ -272,17 +273,17 @@ def passes(slot: Slot, traffic: Traffic) -> float:
 
 
 def sectors(slot: Slot, traffic: Traffic) -> float:
-    """Return the sectors of an access to global memory; 0 for other instructions."""
+    """Return the sectors of a global-memory access; 0 for other instructions."""
     if slot.unit is Unit.BULK:
         return traffic.bulk_sectors
     return traffic.sectors if slot.unit in (Unit.GLOBAL, Unit.COPY) else 0.0
 
 
 def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
-    """Return the wavefronts of one access of `width` bytes a lane.
+    """Return the wavefronts of one access of `width` bytes per lane.
 
-    ptxas may merge the PTX's accesses into wider ones. Conflicting lanes conflict on one bank after the other, so a
-    many-way conflict costs a merged access as much as each of its parts. Without conflicts, the bytes decide.
+    ptxas may merge the PTX's accesses into wider ones. Conflicting lanes are serialised bank by bank, so a many-way
+    conflict costs a merged access as much as each of its parts. Without conflicts, the bytes decide.
     """
     if not counted:
         return width / BYTES_A_CYCLE

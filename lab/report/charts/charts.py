@@ -1,4 +1,4 @@
-"""The definition of every chart of a run: what the page and the PNGs show alike.
+"""Definitions of every chart of a run, shared by the page and the PNGs.
 
 `explain` defines those that explain a curve.
 """
@@ -42,10 +42,10 @@ from lab.report.facts.searching import SearchPath
 from lab.store.figures import Basis, Response, column_name
 
 RECORDS: Final = "records"
-"""The page's dataset of all variants: a row is a record's cells by their columns' keys."""
+"""The page's dataset of all variants: one row per record, its cells by column key."""
 
 COMPARED: Final = {"status": tuple(map(str, (Status.VERIFIED, Status.PARTIAL, Status.INSPECTED)))}
-"""Variants whose figures can be compared: they neither failed nor were pruned."""
+"""Statuses of comparable variants: neither failed nor pruned."""
 
 HOVER: Final = (
     "registers", "spill_bytes", "shared_bytes", "occupancy", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share",
@@ -55,18 +55,20 @@ HOVER_BYTES: Final = (
     "registers", "spill_bytes", "shared_bytes", "occupancy", "predicted_sectors", "emulated_sectors", "emulated_excess",
     "emulated_conflicts", "predicted_tflops",
 )  # fmt: skip
-"""The same where throughput counts bytes."""
+"""Tooltip columns where throughput counts bytes."""
 HOVER_MEASURED: Final = ("measured_tflops", "measured_peak_share", "measured_ms", "ratio_to_baseline")
 
 
 def tips(columns: Sequence[Column], names: Sequence[str]) -> tuple[Tip, ...]:
-    """Columns as lines of a tooltip."""
-    known = {column.name: column for column in columns}
-    return tuple(Tip(known[name].key, known[name].header, known[name].format) for name in names)
+    """Return columns as lines of a tooltip."""
+    columns_by_name = {column.name: column for column in columns}
+    return tuple(
+        Tip(columns_by_name[name].key, columns_by_name[name].header, columns_by_name[name].format) for name in names
+    )
 
 
 def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
-    """Columns of a variant's tooltip: its name, its swept parameters, its figures."""
+    """Return the columns of a variant's tooltip: its name, swept parameters and figures."""
     parameters = [column.name for column in columns if column.name.startswith("p.") and column.shown]
     measured = HOVER_MEASURED if response.kind is Kind.MEASURED else ()
     names = ["variant", "kernel", *parameters, *measured]
@@ -84,18 +86,18 @@ def ratio_chart(
     baseline: tuple[str, float] | None,
     labelled: bool,
 ) -> Chart:
-    """A ratio of the hot loop against the response, with a choice for each ratio.
+    """Return the chart of ratios of the hot loop against the response, with a choice per ratio.
 
     Args:
         columns: Every column.
         rows: Every record's cells by column key.
         axes: Columns with the ratios.
-        response: What stands on the vertical axis.
+        response: The quantity on the vertical axis.
         by: Column that colours the points and its values, at most as many as `style.SERIES`; None for one colour.
         baseline: Name and throughput of the baseline, a dashed line; None for no line.
         labelled: The points are labelled with their kernels.
     """
-    shown = tips(columns, hover_names(columns, response))
+    tooltip = tips(columns, hover_names(columns, response))
     colours = None
     if by:
         shades = tuple(Shade(value, style.series_colour(index)) for index, value in enumerate(by[1]))
@@ -114,7 +116,7 @@ def ratio_chart(
             span if response.kind is Kind.MEASURED else None,
             Reference(baseline[1], f"{baseline[0]} {baseline[1]:.1f}") if baseline else None,
             labels=chartdata.point_labels(points),
-            tips=shown,
+            tips=tooltip,
         )
 
     often = Counter(axis.title for axis in axes)
@@ -125,51 +127,51 @@ def ratio_chart(
 
 
 def axis_title(axis: Column) -> str:
-    """Title of an axis with a ratio: static figures are of the hot loop, all others of the whole launch."""
+    """Return an axis title: static figures are of the hot loop, all others of the whole launch."""
     return f"{axis.header}{' of the hot loop' if axis.kind is Kind.STATIC else ''} ({axis.kind})"
 
 
-def along(found: Curve) -> Axis:
-    """The horizontal axis of a curve and of the charts that explain it."""
-    return Axis("x", f"{found.axis} (problem)", Scale.LOG2 if found.wide else Scale.LINEAR, zero=False)
+def along(curve: Curve) -> Axis:
+    """Return the horizontal axis of a curve and of the charts that explain it."""
+    return Axis("x", f"{curve.axis} (problem)", Scale.LOG2 if curve.wide else Scale.LINEAR, zero=False)
 
 
-def curve_chart(found: Curve, response: Response) -> Chart:
-    """Throughput along a problem axis and a strip with the fastest kernel at each value; a choice for each part."""
-    rows = [asdict(point) for point in found.points]
-    shades = [Shade(name, style.series_colour(index)) for index, name in enumerate(found.kernels)]
+def curve_chart(curve: Curve, response: Response) -> Chart:
+    """Return the chart of throughput along a problem axis, with a strip of the fastest kernels; a choice per facet."""
+    rows = [asdict(point) for point in curve.points]
+    shades = [Shade(name, style.series_colour(index)) for index, name in enumerate(curve.kernels)]
     shades += [
         Shade(name, style.BASELINES[index % len(style.BASELINES)], dashed=True)
-        for index, name in enumerate(found.baselines)
+        for index, name in enumerate(curve.baselines)
     ]
-    x_axis = along(found)
-    shown = (
+    x_axis = along(curve)
+    tooltip = (
         Tip("name", "kernel"),
-        Tip("x", found.axis),
+        Tip("x", curve.axis),
         Tip("value", f"{response.kind} ({response.unit})", response.format),
         Tip("label", "best variant"),
     )
     choices = tuple(
         Choice(
-            part or "curve",
+            facet or "curve",
             Lines(
-                Data(rows, "curve", {"part": (part,)}),
+                Data(rows, "curve", {"part": (facet,)}),
                 x_axis,
                 Axis("value", response.axis),
                 Colours("name", tuple(shades)),
                 marked=True,
                 strip=("best", "fastest kernel"),
-                tips=shown,
+                tips=tooltip,
             ),
         )
-        for part in found.parts
+        for facet in curve.parts
     )
-    return Chart("curve", f"{response.axis} against {found.axis}", choices)
+    return Chart("curve", f"{response.axis} against {curve.axis}", choices)
 
 
-def search_chart(found: SearchPath, response: Response) -> Chart:
-    """The best so far after each measurement of a search, beside what chance would have found; one choice a problem."""
-    rows = [asdict(point) for point in found.points]
+def search_chart(search_path: SearchPath, response: Response) -> Chart:
+    """Return the chart of a search's best result after each measurement, beside random search; a choice per problem."""
+    rows = [asdict(point) for point in search_path.points]
     colours = {
         searching.BEST: style.MEASURED,
         searching.MEASURED: style.series_colour(1),
@@ -177,8 +179,8 @@ def search_chart(found: SearchPath, response: Response) -> Chart:
         searching.RANDOM: style.BASELINES[0],
         searching.LUCKY: style.BASELINES[1 % len(style.BASELINES)],
     }
-    shades = tuple(Shade(line, colours[line]) for line in found.lines)
-    shown = (
+    shades = tuple(Shade(line, colours[line]) for line in search_path.lines)
+    tooltip = (
         Tip("line", "figure"),
         Tip("n", "measurements"),
         Tip("value", response.unit, response.format),
@@ -186,59 +188,59 @@ def search_chart(found: SearchPath, response: Response) -> Chart:
     )
     choices = tuple(
         Choice(
-            part or "search",
+            facet or "search",
             Lines(
-                Data(rows, "", {"part": (part,)}),
+                Data(rows, "", {"part": (facet,)}),
                 Axis("n", "measurements"),
                 Axis("value", response.axis),
                 Colours("line", shades),
                 dots=("dot", True),
-                tips=shown,
+                tips=tooltip,
             ),
         )
-        for part in found.parts
+        for facet in search_path.parts
     )
     return Chart("search", f"{response.axis} against measurements of the search", choices)
 
 
 def model_chart(
-    columns: Sequence[Column], rows: Sequence[Row], found: Sequence[Agreement], response: Response
+    columns: Sequence[Column], rows: Sequence[Row], agreements: Sequence[Agreement], response: Response
 ) -> Chart:
-    """Predicted against measured throughput, with a choice for each prediction; on the diagonal they agree.
+    """Return the chart of predicted against measured throughput, with a choice per prediction.
 
     Args:
         columns: Every column.
         rows: Every record's cells by column key.
-        found: The predictions.
+        agreements: The predictions.
         response: The measured throughput.
     """
-    known = {column.name: column for column in columns}
-    measured = known[column_name("measured_tflops", response.unit)]
+    columns_by_name = {column.name: column for column in columns}
+    measured = columns_by_name[column_name("measured_tflops", response.unit)]
 
-    def drawing(one: Agreement) -> Scatter:
-        predicted = known[column_name(one.column, response.unit)]
-        side = (0.0, 1.05 * max(value for _, *both in one.points for value in both))
-        rank = "" if one.correlation is None else f", rank correlation {one.correlation:.2f}"
+    def drawing(agreement: Agreement) -> Scatter:
+        predicted = columns_by_name[column_name(agreement.column, response.unit)]
+        side = (0.0, 1.05 * max(value for _, *pair in agreement.points for value in pair))
+        rank = "" if agreement.correlation is None else f", rank correlation {agreement.correlation:.2f}"
         return Scatter(
             Data(rows, RECORDS, COMPARED, (measured.key, predicted.key)),
             Axis(measured.key, response.axis, domain=side),
-            Axis(predicted.key, f"{one.name} ({response.unit}, {Kind.PREDICTED})", domain=side),
+            Axis(predicted.key, f"{agreement.name} ({response.unit}, {Kind.PREDICTED})", domain=side),
             style.MEASURED,
             diagonal=True,
-            caption=f"median error {one.error:.1%}{rank}, n = {len(one.points)}",
+            caption=f"median error {agreement.error:.1%}{rank}, n = {len(agreement.points)}",
             tips=tips(columns, [*hover_names(columns, response), predicted.name]),
         )
 
-    choices = tuple(Choice(one.name, drawing(one)) for one in found)
+    choices = tuple(Choice(agreement.name, drawing(agreement)) for agreement in agreements)
     return Chart("model", "predicted against measured throughput", choices)
 
 
 def bars_chart(bars: Sequence[Bar], response: Response, peak: float | None) -> Chart:
-    """One bar for each variant with its share of the peak, its 20th to 80th percentile and its predicted ceiling.
+    """Return a bar per variant with its share of the peak, 20th to 80th percentile and predicted ceiling.
 
     Args:
         bars: In the order of the chart.
-        response: What the bars' lengths are.
+        response: The quantity shown as the bars' lengths.
         peak: The peak that all variants share, in the response's unit; None where they have none in common.
     """
     bound = response.basis is Basis.CEILING  # the bars are the ceilings
@@ -272,17 +274,17 @@ MIX_CHOICES: Final = (
     ("kernel, share", False, "share"),
     ("kernel, count", False, "count"),
 )
-"""What a chart of a mix can show: its label, whether it is of the hot loop, and the field of its rows."""
+"""Views of a mix chart: label, whether it shows the hot loop, and the field of its rows."""
 
 
 def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
-    """Stacked bars of the PTX, the executed PTX and the SASS: of the hot loop or the kernel, as shares or counts."""
+    """Return stacked bars of PTX, executed PTX and SASS: of the hot loop or the kernel, as shares or counts."""
     order = {cls: index for index, cls in enumerate(style.CLASS_COLOURS)}
-    rows: list[Row] = [asdict(part) | {"hot": int(part.hot), "order": order[part.cls]} for part in slices]
-    bars = tuple(dict.fromkeys(part.name for part in slices))
-    used = {part.cls for part in slices}
+    rows: list[Row] = [asdict(segment) | {"hot": int(segment.hot), "order": order[segment.cls]} for segment in slices]
+    bars = tuple(dict.fromkeys(segment.name for segment in slices))
+    used = {segment.cls for segment in slices}
     shades = tuple(Shade(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used)
-    shown = (
+    tooltip = (
         Tip("name", "variant"),
         Tip("cls", "class"),
         Tip("count", "instructions", ",.5~r"),
@@ -292,17 +294,19 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
 
     def drawing(mix: str, *, hot: bool, field: str) -> Stacks:
         title, kind = MIXES[mix]
-        what = "share" if field == "share" else "instructions per thread" if kind is Kind.EMULATED else "instructions"
+        quantity = (
+            "share" if field == "share" else "instructions per thread" if kind is Kind.EMULATED else "instructions"
+        )
         share = Axis("share", f"share ({kind})", domain=(0.0, 1.0), ticks=Ticks.PERCENT)
         return Stacks(
             Data(rows, "mix", {"mix": (mix,), "hot": (int(hot),)}),
-            share if field == "share" else Axis("count", f"{what} ({kind})", ticks=Ticks.COUNT),
+            share if field == "share" else Axis("count", f"{quantity} ({kind})", ticks=Ticks.COUNT),
             Axis("name", scale=Scale.CATEGORY, order=bars),
             Colours("cls", shades, legend=False),
             tuple(names),
             heading,
             f"{title} ({kind})",
-            shown,
+            tooltip,
         )
 
     return tuple(
@@ -311,12 +315,12 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
             f"Instruction classes, {MIXES[mix][0]} ({MIXES[mix][1]})",
             tuple(Choice(label, drawing(mix, hot=hot, field=field)) for label, hot, field in MIX_CHOICES),
         )
-        for mix in dict.fromkeys(part.mix for part in slices)
+        for mix in dict.fromkeys(segment.mix for segment in slices)
     )
 
 
 def effect_domain(effects: Sequence[Effect]) -> tuple[float, float]:
-    """One vertical range for all main effects, so that they can be compared."""
+    """Return one vertical range for all main effects, so that they can be compared."""
     low = min(level.low for effect in effects for level in effect.levels)
     high = max(level.high for effect in effects for level in effect.levels)
     pad = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
@@ -326,13 +330,13 @@ def effect_domain(effects: Sequence[Effect]) -> tuple[float, float]:
 def effect_charts(
     effects: Sequence[Effect], columns: Mapping[str, Column], rows: Sequence[Row], response: Response
 ) -> tuple[Chart, ...]:
-    """One small chart for each factor: every variant, and the mean and the range at each value.
+    """Return a small chart per factor: every variant, with the mean and the range at each value.
 
     Args:
         effects: The most influential factor first.
         columns: Every column by name.
         rows: Every record's cells by column key.
-        response: What the effects are on.
+        response: The quantity the effects are on.
     """
     if not effects:
         return ()
@@ -358,7 +362,7 @@ def effect_charts(
 
 
 def interaction_chart(interaction: Interaction, response: Response) -> Chart:
-    """Mean response at each pair of values: parallel lines mean that the factors act independently."""
+    """Return the chart of mean responses per pair of values: parallel lines mean independent factors."""
     firsts, seconds = (tuple(dict.fromkeys(cell[i] for cell in interaction.cells)) for i in (0, 1))
     drawing = Lines(
         Data([{"a": a, "b": b, "mean": mean, "n": n} for a, b, mean, n in interaction.cells]),

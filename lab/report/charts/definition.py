@@ -1,4 +1,4 @@
-"""What a chart shows, apart from how it is drawn: its rows, axes, colours, reference lines and labels.
+"""Chart definitions, independent of drawing: rows, axes, colours, reference lines and labels.
 
 `charts` and `explain` make these definitions from the facts of a run. Two drawers read them and nothing else: `vega`
 for the page and `png` for the PNGs.
@@ -45,7 +45,7 @@ class Data:
 
 
 class Scale(StrEnum):
-    """How an axis places its values."""
+    """Placement of values on an axis."""
 
     LINEAR = "linear"
     LOG2 = "log2"
@@ -53,7 +53,7 @@ class Scale(StrEnum):
 
 
 class Ticks(StrEnum):
-    """How the figures at an axis are written."""
+    """Format of the figures at an axis."""
 
     PLAIN = "plain"
     RATIO = "ratio"  # at most three digits after the point
@@ -72,7 +72,7 @@ class Axis:
         zero: A linear axis begins at 0.
         domain: Its ends, or None for those of the values.
         order: Values of a category axis, in order.
-        ticks: How its figures are written.
+        ticks: Format of its figures.
     """
 
     field: str
@@ -86,7 +86,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """How one value of a field is drawn.
+    """The drawing style of one value of a field.
 
     Attributes:
         value: The value.
@@ -116,17 +116,17 @@ class Colours:
     legend: bool = True
 
     def of(self, value: Value) -> str:
-        """The colour of a value of the field; a KeyError for a value that has none."""
+        """Return the colour of a value of the field; raise KeyError for a value without one."""
         return {shade.value: shade.colour for shade in self.shades}[value]
 
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """One line of the text that appears beside the pointer.
+    """One line of a tooltip.
 
     Attributes:
         field: Field of the rows.
-        title: What stands before the value.
+        title: Label before the value.
         format: d3 format specification; empty for text and whole numbers.
     """
 
@@ -141,7 +141,7 @@ class Reference:
 
     Attributes:
         value: Its height on the vertical axis.
-        text: What stands beside it.
+        text: Its label.
     """
 
     value: float
@@ -149,7 +149,7 @@ class Reference:
 
 
 MOST_LETTERS: Final = 44
-"""Characters of a label; a picture cuts off what is longer."""
+"""Most characters of a label; a picture truncates longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Trace:
 
     Attributes:
         points: Its corners.
-        text: What stands at its last corner; empty for nothing.
+        text: Label at its last corner; empty for none.
         colour: `#rrggbb`.
     """
 
@@ -178,21 +178,21 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """One point a row.
+    """A scatter plot: one point per row.
 
     Attributes:
         data: The rows.
         x: Horizontal axis.
         y: Vertical axis.
         colour: Colour of all points where `colours` is None.
-        colours: What colours the points, or None.
+        colours: The field that colours the points, or None.
         span: Fields with the ends of a vertical line through each point, or None.
         reference: A horizontal line to compare with, or None.
-        diagonal: The line is drawn on which both axes have the same value.
+        diagonal: Draw the line on which both axes have the same value.
         labels: Texts beside points.
         traces: Lines besides the points.
-        caption: What stands above the chart; empty for none.
-        tips: What the page says beside the pointer.
+        caption: Caption above the chart; empty for none.
+        tips: Lines of the page's tooltip.
     """
 
     data: Data
@@ -211,18 +211,18 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """One line a colour.
+    """A line chart: one line per colour.
 
     Attributes:
         data: The rows, along the horizontal axis.
         x: Horizontal axis.
         y: Vertical axis.
-        colours: What makes the lines.
+        colours: The field that distinguishes the lines.
         dots: Field and value of the rows that are dots rather than parts of a line, or None.
         marked: Every row has a mark on its line.
         strip: Field that is true for the rows that a strip below the axis shows, and the strip's title; or None.
         height: On the page, in pixels.
-        tips: What the page says beside the pointer.
+        tips: Lines of the page's tooltip.
     """
 
     data: Data
@@ -238,19 +238,19 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """One horizontal bar a row, with text on it or beside it.
+    """A bar chart: one horizontal bar per row, with text on it or beside it.
 
     Attributes:
         data: The rows: `text` is what the page writes at a bar, `words` what a picture does, `low` and `high` are the
             ends of a span, `ceiling` is the place of a tick; each of these three can be None.
         x: Horizontal axis.
         y: One bar a value of its order.
-        colours: What colours the bars.
+        colours: The field that colours the bars.
         ceilings: The ticks are drawn.
         names: The bars' names where there is little room, in the order of `y`.
         heading: What the parts of `names` are; empty where they say it themselves.
-        note: What a picture adds to the title of the horizontal axis; empty for nothing.
-        tips: What the page says beside the pointer.
+        note: Text a picture adds to the title of the horizontal axis; empty for none.
+        tips: Lines of the page's tooltip.
     """
 
     data: Data
@@ -272,17 +272,17 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """Horizontal bars of parts; a row is one part.
+    """A stacked bar chart: one row per segment.
 
     Attributes:
         data: The rows; `order` is what the parts of a bar are sorted by on the page.
         x: Length of the parts.
-        y: One bar a value of its order.
-        colours: The parts, in stacking order.
+        y: One bar per value of its order.
+        colours: The segments, in stacking order.
         names: The bars' names where there is little room, in the order of `y`.
         heading: What the parts of `names` are; empty where they say it themselves.
-        caption: What the bars are of, with its kind.
-        tips: What the page says beside the pointer.
+        caption: The quantity the bars show, with its kind.
+        tips: Lines of the page's tooltip.
     """
 
     data: Data
@@ -300,13 +300,13 @@ class Means:
     """Mean and range of a figure at each value of a factor.
 
     Attributes:
-        data: One row a value of the factor; `low` and `high` are the range.
+        data: One row per value of the factor; `low` and `high` are the range.
         x: The factor's values.
         y: The mean.
         points: Every variant.
         point: Fields of `points` for the two axes.
         caption: The factor and how much it explains.
-        tips: What the page says beside the pointer.
+        tips: Lines of the page's tooltip.
     """
 
     data: Data
@@ -320,7 +320,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """One horizontal bar a row: its figure over that of one row, which the reader of the page chooses.
+    """A ratio chart: each row's figure over that of one row, which the reader of the page chooses.
 
     Attributes:
         data: The rows; a row's figure stands in `figure`.
@@ -344,14 +344,14 @@ class Relative:
 
     @property
     def reference(self) -> float:
-        """The figure of the row that the others are compared with at first."""
+        """The figure of the initial reference row."""
         own = (row[self.figure] for row in self.data.rows if row[self.y.field] == self.over)
         return next(float(value) for value in own if isinstance(value, int | float))
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """One line a variant across upright axes, one a parameter and the last one for a figure.
+    """A parallel-coordinates chart: one line per variant across one axis per parameter and one for a figure.
 
     Attributes:
         data: One row for each variant and axis: `record` (a number), `axis`, `place` (0 to 1 up the axis), and the
@@ -360,7 +360,7 @@ class Parallel:
         ticks: For each axis the texts along it, with their places from 0 to 1.
         figure: Field with the figure that colours the lines.
         title: Title of the figure, with its unit and kind.
-        tips: What the page says beside the pointer.
+        tips: Lines of the page's tooltip.
     """
 
     data: Data
@@ -376,11 +376,11 @@ Drawing = Scatter | Lines | Bars | Stacks | Means | Relative | Parallel
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to see a chart; a chart with several gets a switch.
+    """One view of a chart; a chart with several gets a switch.
 
     Attributes:
-        label: What the switch calls it; empty where it is the only one.
-        drawing: What it shows.
+        label: Its name on the switch; empty where it is the only one.
+        drawing: Its drawing.
     """
 
     label: str
@@ -393,7 +393,7 @@ class Chart:
 
     Attributes:
         id: HTML id.
-        label: What it shows, for readers who do not see it.
+        label: Description for screen readers.
         choices: One or more.
     """
 
@@ -409,7 +409,7 @@ class Picture:
     Attributes:
         file: Its name.
         title: What it shows.
-        drawings: All of one form, side by side.
+        drawings: Drawings of one type, side by side.
     """
 
     file: str

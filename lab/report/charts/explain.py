@@ -1,4 +1,4 @@
-"""The definitions of the small charts that explain a curve: one figure each, in the colours of the curve."""
+"""Definitions of the small charts that explain a curve: one figure each, in the curve's colours."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from lab.report.facts.explain import CurveExplanation, Figure
 _HEIGHT: Final = 190
 
 
-def explained_rows(explanation: CurveExplanation, found: Curve) -> list[Row]:
-    """What explains the curve: each figure's kind and value beside the point of the curve that it is of."""
-    points = {point.variant: point for point in found.points if point.variant}
+def explained_rows(explanation: CurveExplanation, curve: Curve) -> list[Row]:
+    """Return the figures that explain a curve, each beside its point of the curve."""
+    points = {point.variant: point for point in curve.points if point.variant}
     return [
         {
-            "x": (point := points[one.variant]).x,
+            "x": (point := points[explained.variant]).x,
             "name": point.name,
             "label": point.label,
             "part": point.part,
-            "figure": one.figure,
-            "kind": str(one.kind),
-            "value": one.value,
+            "figure": explained.figure,
+            "kind": str(explained.kind),
+            "value": explained.value,
         }
-        for one in explanation.points
+        for explained in explanation.points
     ]
 
 
-def explain_charts(explanation: CurveExplanation, found: Curve) -> tuple[Chart, ...]:
-    """One small chart for each figure along the curve's axis, with a choice for each part of the curve.
+def explain_charts(explanation: CurveExplanation, curve: Curve) -> tuple[Chart, ...]:
+    """Return a small chart per figure along the curve's axis, with a choice per facet of the curve.
 
     Lines are predicted or emulated, dots measured.
     """
-    rows = explained_rows(explanation, found)
+    rows = explained_rows(explanation, curve)
     return tuple(
         Chart(
             f"explain-{figure.id}",
-            f"{figure.title} against {found.axis}",
-            tuple(Choice(part or "curve", _lines(figure, found, part, rows)) for part in found.parts),
+            f"{figure.title} against {curve.axis}",
+            tuple(Choice(facet or "curve", _lines(figure, curve, facet, rows)) for facet in curve.parts),
         )
         for figure in explanation.figures
     )
 
 
-def _lines(figure: Figure, found: Curve, part: str, rows: Sequence[Row]) -> Lines:
+def _lines(figure: Figure, curve: Curve, facet: str, rows: Sequence[Row]) -> Lines:
     share = figure.id != "bytes"  # bytes moved per byte needed are a number around 1, all other figures are shares
-    shades = tuple(Shade(name, style.series_colour(index)) for index, name in enumerate(found.kernels))
+    shades = tuple(Shade(name, style.series_colour(index)) for index, name in enumerate(curve.kernels))
     return Lines(
-        Data(rows, "explain", {"part": (part,), "figure": (figure.id,)}),
-        along(found),
+        Data(rows, "explain", {"part": (facet,), "figure": (figure.id,)}),
+        along(curve),
         Axis("value", ticks=Ticks.PERCENT if share else Ticks.RATIO),
         Colours("name", shades, legend=False),
         dots=("kind", str(Kind.MEASURED)),
         height=_HEIGHT,
         tips=(
             Tip("name", "kernel"),
-            Tip("x", found.axis),
+            Tip("x", curve.axis),
             Tip("value", figure.title, ".1%" if share else ".2f"),
             Tip("kind", "kind"),
             Tip("label", "variant"),

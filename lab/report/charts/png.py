@@ -1,6 +1,6 @@
-"""Draws charts as PNGs with matplotlib, made to be read in a README at 800 pixels.
+"""Draw charts as PNGs with matplotlib, legible in a README at 800 pixels.
 
-Every title says what is shown, every axis its unit and kind.
+Every title says what is shown, and every axis its unit and kind.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ DPI: Final = 160
 COLOURS: Final = 128
 """Size of a PNG's palette."""
 PACKED: Final = 8
-"""zlib's level: 2 % larger files than with 9 in half of the time, which is a sixth of what a picture takes."""
+"""Level for zlib: 2 % larger files than 9 in half of the time, which is a sixth of what a picture takes."""
 _MOST_FLAT: Final = 4096
-"""Colours of a picture of which a frequency says which ones matter."""
+"""Most distinct colours of a picture whose palette is chosen by frequency."""
 WIDTH: Final = 7.5
-"""Inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
+"""Width in inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
 FAINT: Final = "#d0d7de"
 
 _MOST_LETTERS: Final = 90
-"""Letters of tick labels that fit side by side in the figure's width; more stand upright."""
+"""Characters of tick labels that fit side by side in the figure's width; beyond that, labels are rotated."""
 _MOST_COLUMNS: Final = 4
-"""Small charts side by side."""
+"""Most small charts side by side."""
 _DASH: Final = (0, (5, 4))
 
 
@@ -74,7 +74,7 @@ def draw(picture: Picture, folder: Path) -> Path:
 
 
 def _figure_of(drawings: Sequence[Drawing]) -> Figure:
-    """One figure of drawings that all have the form of the first."""
+    """Return one figure of drawings that all have the type of the first."""
     match drawings[0]:
         case Scatter():
             return _scatters([drawing for drawing in drawings if isinstance(drawing, Scatter)])
@@ -104,7 +104,7 @@ def save(figure: Figure, path: Path, title: str) -> Path:
 
 
 def with_palette(image: Image.Image) -> Image.Image:
-    """An RGB image with a palette: it suffices for flat colours and takes a third of the bytes; reports are committed.
+    """Return an RGB image with a palette, which suffices for flat colours and takes a third of the bytes.
 
     The palette has the most frequent colours; the others are blends at edges, and become the nearest of them. Finding
     the best palette takes several times as long and is left for a picture of thousands of colours.
@@ -112,16 +112,16 @@ def with_palette(image: Image.Image) -> Image.Image:
     counted: Any = image.getcolors(_MOST_FLAT)  # (count, (red, green, blue)) of each colour
     if counted is None:
         return image.quantize(COLOURS, dither=Image.Dither.NONE)
-    found = np.array([colour for _, colour in sorted(counted, reverse=True)])
-    palette = found[:COLOURS]
-    nearest = ((found[:, None] - palette) ** 2).sum(axis=2).argmin(axis=1)
+    colours = np.array([colour for _, colour in sorted(counted, reverse=True)])
+    palette = colours[:COLOURS]
+    nearest = ((colours[:, None] - palette) ** 2).sum(axis=2).argmin(axis=1)
     place = np.zeros(1 << 24, np.uint8)
-    place[found @ np.array([1, 1 << 8, 1 << 16])] = nearest
+    place[colours @ np.array([1, 1 << 8, 1 << 16])] = nearest
     # a pixel's four bytes as one number, without the opacity: multiplying every one takes ten times as long
     codes = np.asarray(image.convert("RGBA")).view("<u4")[..., 0] & 0xFFFFFF
-    made = Image.fromarray(place[codes])
-    made.putpalette(palette.astype(np.uint8).tobytes())
-    return made
+    paletted = Image.fromarray(place[codes])
+    paletted.putpalette(palette.astype(np.uint8).tobytes())
+    return paletted
 
 
 def _figure(height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:  # noqa: ANN401 - handed to matplotlib
@@ -136,7 +136,7 @@ def _figure(height: float, columns: int = 1, rows: int = 1, **options: Any) -> t
 
 
 def _plain(words: str) -> str:
-    """Text that matplotlib does not take for mathematics."""
+    """Return text escaped from matplotlib's math mode."""
     return words.replace("$", r"\$")
 
 
@@ -145,7 +145,7 @@ def _short(words: str, limit: int = MOST_LETTERS) -> str:
 
 
 def _number(value: Value) -> float:
-    """A value as a coordinate; NaN, which is not drawn, for what is none."""
+    """Return a value as a coordinate; NaN, which is not drawn, if it is not a number."""
     return float(value) if isinstance(value, int | float) else float("nan")
 
 
@@ -154,12 +154,12 @@ def _column(rows: Sequence[Row], field: str) -> list[float]:
 
 
 def _titles(axes: Axes, x: Axis, y: Axis) -> None:
-    """Titles of both axes, and how their figures are written."""
-    for axis, made, title in ((x, axes.xaxis, axes.set_xlabel), (y, axes.yaxis, axes.set_ylabel)):
+    """Set the titles of both axes and the format of their figures."""
+    for axis, mpl_axis, title in ((x, axes.xaxis, axes.set_xlabel), (y, axes.yaxis, axes.set_ylabel)):
         if axis.title:
             title(_plain(axis.title), fontsize=9, color=INK)
         if axis.ticks is Ticks.PERCENT:
-            made.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            mpl_axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
 def _scatters(drawings: Sequence[Scatter]) -> Figure:
@@ -261,14 +261,14 @@ def _line(axes: Axes, drawing: Lines, rows: Sequence[Row], shade: Shade) -> None
 
 
 def _along(axis: Axis, rows: Sequence[Row]) -> list[float]:
-    """Places of rows on an axis, which may be one of categories."""
+    """Return the rows' positions on an axis, which may be a category axis."""
     if axis.scale is Scale.CATEGORY:
         return [float(axis.order.index(row[axis.field])) for row in rows]
     return _column(rows, axis.field)
 
 
 def _strip(axes: Axes, drawing: Lines) -> None:
-    """Which line is chosen at each value: a field of its colour as far as half-way to the neighbours."""
+    """Draw which line is best at each value: a band of its colour, halfway to the neighbours."""
     rows = drawing.data.rows
     chosen, title = drawing.strip or ("", "")
     values = sorted(set(_column(rows, drawing.x.field)))
@@ -296,9 +296,9 @@ def _bars(drawing: Bars) -> Figure:
     low, high = (_column([rows[place] for place in spans], end) for end in ("low", "high"))
     axes.hlines(spans, low, high, color=INK, linewidth=1.2, capstyle="projecting")
     if drawing.ceilings:
-        known = [place for place, row in enumerate(rows) if row["ceiling"] is not None]
-        axes.vlines(_column([rows[place] for place in known], "ceiling"), [place - 0.35 for place in known],
-                    [place + 0.35 for place in known], color=style.ACCENT, linewidth=2,
+        capped = [place for place, row in enumerate(rows) if row["ceiling"] is not None]
+        axes.vlines(_column([rows[place] for place in capped], "ceiling"), [place - 0.35 for place in capped],
+                    [place + 0.35 for place in capped], color=style.ACCENT, linewidth=2,
                     capstyle="projecting")  # fmt: skip
     for place, (row, value, colour) in enumerate(zip(rows, values, shades, strict=True)):
         ceiling = row["ceiling"]
@@ -320,12 +320,12 @@ def _bars(drawing: Bars) -> Figure:
 
 
 def _boxes(axes: Axes, bars: Sequence[tuple[float, float, float]], height: float, colours: Sequence[str]) -> None:
-    """Draw horizontal bars as one object; one object for each takes milliseconds.
+    """Draw horizontal bars as one object, since one object per bar takes milliseconds.
 
     Args:
-        axes: Where.
-        bars: Of each bar its place from the top, its begin and its end.
-        height: What a bar takes of its place.
+        axes: Where to draw.
+        bars: Position from the top, start and end of each bar.
+        height: Height of a bar as a fraction of its row.
         colours: A colour for each bar, or one for all.
     """
     half = height / 2
@@ -337,7 +337,7 @@ def _boxes(axes: Axes, bars: Sequence[tuple[float, float, float]], height: float
 
 
 def _row_names(axes: Axes, names: Sequence[str], heading: str, limit: int) -> None:
-    """The names of horizontal bars, the first at the top."""
+    """Set the names of horizontal bars, the first at the top."""
     if heading:
         axes.set_title(_plain(heading), fontsize=8, color=INK, loc="left")
     axes.set_yticks(range(len(names)), [_short(name, limit) for name in names])
@@ -353,7 +353,9 @@ def _stacks(drawings: Sequence[Stacks]) -> Figure:
         used |= _stack(axis, drawing)
         _row_names(axis, drawing.names, drawing.heading if axis is axes[0] else "", 46)
     handles = [
-        Patch(color=one.colour, label=text(one.value)) for one in drawings[0].colours.shades if one.value in used
+        Patch(color=shade.colour, label=text(shade.value))
+        for shade in drawings[0].colours.shades
+        if shade.value in used
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
     return figure
@@ -363,10 +365,10 @@ def _stack(axes: Axes, drawing: Stacks) -> set[Value]:
     """Draw one column of stacked bars.
 
     Returns:
-        The values that have a part.
+        The values that have a segment.
     """
     place = {name: index for index, name in enumerate(drawing.y.order)}
-    left = [0.0] * len(place)
+    offsets = [0.0] * len(place)
     rows = drawing.data.rows
     boxes, colours = [], []
     for shade in drawing.colours.shades:
@@ -376,11 +378,11 @@ def _stack(axes: Axes, drawing: Stacks) -> set[Value]:
             if row[drawing.colours.field] == shade.value
         }
         for bar in sorted(mine):
-            boxes.append((bar, left[bar], left[bar] + mine[bar]))
+            boxes.append((bar, offsets[bar], offsets[bar] + mine[bar]))
             colours.append(shade.colour)
-            left[bar] += mine[bar]
+            offsets[bar] += mine[bar]
     _boxes(axes, boxes, 0.78, colours)
-    axes.set_xlim(0, 1.05 * max(left))
+    axes.set_xlim(0, 1.05 * max(offsets))
     if drawing.x.domain:
         axes.set_xlim(*drawing.x.domain)
         axes.set_xticks([0, 0.5, 1])

@@ -1,4 +1,4 @@
-"""The rows of the charts: what a bar, a part of a bar or a label stands for."""
+"""Rows of the charts: bars, segments of bars and labels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lab.store import figures
 from lab.store.figures import Basis, Response, name_of
 
 MOST_BARS: Final = 40
-"""Most bars of a chart with one bar a variant; the table has every variant."""
+"""Most bars of a chart with one bar per variant; the table has every variant."""
 
 MOST_NAMES: Final = 3
-"""Names in one label of the ratio chart; a cluster of points can be a dozen."""
+"""Most names in one label of the ratio chart; a cluster of points can be a dozen."""
 
 _LETTER: Final = 0.009
-"""Part of the width of the axes that a character of a label takes, 4.5 points in axes of 6.9 inches."""
+"""Width of a label's character as a fraction of the axes: 4.5 points in axes of 6.9 inches."""
 
 _PARAMETER: Final = re.compile(r"[\w.]+=(?!>)")
 
@@ -43,7 +43,7 @@ class Bar:
         high: 80th percentile of the throughput, or None.
         ceiling: Predicted ceiling, in the same unit, or None.
         share: `value` over the peak, or None.
-        group: What colours the bar: `variant`, `baseline`, `estimate`, or for a ceiling the name of its bound.
+        group: Colour key of the bar: `variant`, `baseline`, `estimate`, or for a ceiling the name of its bound.
         format: Format specification of `value`.
     """
 
@@ -76,16 +76,16 @@ class Bar:
 
 
 def is_ladder(records: Sequence[VariantRecord]) -> bool:
-    """More than one kernel: rungs to climb, shown in their order; else a sweep, shown best first."""
+    """Return whether there are several kernels: a ladder, shown in order; otherwise a sweep, shown best first."""
     return len({record.kernel for record in records}) > 1
 
 
 def shown_records(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """The variants that have a bar: a ladder's in order, else the best of each problem, best first."""
+    """Return the variants with a bar: a ladder's in order, else the best of each problem, best first."""
     groups = figures.by_problem(run, records)
-    each = max(1, MOST_BARS // max(1, len(groups)))
+    per_problem = max(1, MOST_BARS // max(1, len(groups)))
     best = figures.ranked(
-        tuple(record for group in groups.values() for record in figures.ranked(group, response)[:each]), response
+        tuple(record for group in groups.values() for record in figures.ranked(group, response)[:per_problem]), response
     )[:MOST_BARS]
     if not is_ladder(records):
         return best
@@ -94,7 +94,7 @@ def shown_records(run: RunRecord, records: tuple[VariantRecord, ...], response: 
 
 
 def names(records: Sequence[VariantRecord]) -> dict[str, str]:
-    """Variant to a name that is unique among these: the label, with the kernel in a ladder, the id where needed."""
+    """Return a unique name per variant: the label, with the kernel in a ladder and the id where needed."""
     ladder = is_ladder(records)
     plain = {r.variant: name_of(r) if ladder or not r.label else r.label for r in records}
     often = Counter(plain.values())
@@ -102,11 +102,11 @@ def names(records: Sequence[VariantRecord]) -> dict[str, str]:
 
 
 def row_names(names: Sequence[str]) -> tuple[list[str], str]:
-    """Names for rows beside narrow axes: a sweep's keep the values alone, and a heading names the parameters.
+    """Return names for rows beside narrow axes: a sweep's values alone, with a heading for the parameters.
 
     Returns:
-        The names and the heading. Names without parameters (a baseline's) stay; all names stay, and the heading is
-        empty, where two do not give the same parameters.
+        The names and the heading. Names without parameters (a baseline's) are kept; where two names have different
+        parameters, all are kept and the heading is empty.
     """
     split = {name: [word.partition("=") for word in _words(name)] for name in names if "=" in name}
     keys = {tuple(key for key, _, _ in words) for words in split.values()}
@@ -117,7 +117,7 @@ def row_names(names: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _words(name: str) -> list[str]:
-    """A name's words, each `parameter=value` being one: a mapping as a value has spaces and signs of its own."""
+    """Split a name into words, keeping each `parameter=value` whole: a mapping as a value has spaces."""
     words: list[str] = []
     for word in name.split():
         inside = words and sum(words[-1].count(sign) for sign in "([") > sum(words[-1].count(sign) for sign in ")]")
@@ -129,16 +129,16 @@ def _words(name: str) -> list[str]:
 
 
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
-    """One bar a variant, and each problem's baseline where there is one: last in a ladder, by its value in a sweep."""
-    shown = shown_records(run, records, response)
-    name, made = names(shown), []
-    for record in shown:
+    """Return a bar per variant and per problem's baseline: baselines last in a ladder, by value in a sweep."""
+    charted = shown_records(run, records, response)
+    name, drawn = names(charted), []
+    for record in charted:
         value = response.of(record) or 0.0
         measured = response.kind is Kind.MEASURED and record.measurement is not None
         samples = record.measurement.samples if record.measurement and measured else None
         ceiling = record.prediction.ceiling if record.prediction else None
         peak = figures.peak(record)
-        made.append(
+        drawn.append(
             Bar(
                 name[record.variant],
                 record.variant,
@@ -154,21 +154,21 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     peak = common_peak(records)
     for label, group in figures.by_problem(run, records).items() if response.kind is Kind.MEASURED else ():
         base = baseline_rate(group)
-        if base is not None and len(made) < 2 * MOST_BARS:
+        if base is not None and len(drawn) < 2 * MOST_BARS:
             title = next((r.measurement.baseline_name for r in group if r.measurement and r.measurement.baseline), None)
             title = title or run.baselines.get(label) or "baseline"
-            made.append(Bar(f"{title} {label}".strip(), "", base, None, None, None,
+            drawn.append(Bar(f"{title} {label}".strip(), "", base, None, None, None,
                             base / peak if peak else None, "baseline", response.format))  # fmt: skip
     if is_ladder(records):
-        return tuple(made)
-    return tuple(sorted(made, key=_place(records, shown, response)))
+        return tuple(drawn)
+    return tuple(sorted(drawn, key=_place(records, charted, response)))
 
 
 def _place(
-    records: Sequence[VariantRecord], shown: Sequence[VariantRecord], response: Response
+    records: Sequence[VariantRecord], charted: Sequence[VariantRecord], response: Response
 ) -> Callable[[Bar], float]:
-    """Where a bar of a sweep stands: variants as they are ranked, a baseline where a variant as fast as it would be."""
-    by_id, rank = {record.variant: record for record in shown}, figures.ranking(records, response)
+    """Return the sort key of a sweep's bars: variants by rank, a baseline like a variant as fast."""
+    by_id, rank = {record.variant: record for record in charted}, figures.ranking(records, response)
     level = records[0].rate(1.0) if figures.rule_of(records, response) else None
 
     def place(bar: Bar) -> float:
@@ -180,20 +180,20 @@ def _place(
 
 
 def _group(response: Response, bound: str | None) -> str:
-    """What colours a bar: that it was measured, that it is an estimate, or what sets a ceiling."""
+    """Return the colour key of a bar: measured, estimated, or the bound that sets its ceiling."""
     if response.basis is Basis.CEILING and bound:
         return bound
     return "estimate" if response.basis is Basis.ESTIMATE else "variant"
 
 
 def baseline_rate(records: Sequence[VariantRecord]) -> float | None:
-    """Median over the variants of the baseline's median throughput beside each; None without a baseline."""
+    """Return the median over variants of the baseline's median throughput beside each; None without a baseline."""
     rates = [r.rate(r.measurement.baseline.median) for r in records if r.measurement and r.measurement.baseline]
     return median(rates) if rates else None
 
 
 def common_peak(records: Sequence[VariantRecord]) -> float | None:
-    """The peak, if all variants share one, in the unit of their merit."""
+    """Return the peak, if all variants share one, in the unit of their merit."""
     peaks = {peak for record in records if (peak := figures.peak(record)) is not None}
     return peaks.pop() if len(peaks) == 1 else None
 
@@ -203,12 +203,12 @@ MIXES: Final[dict[str, tuple[str, Kind]]] = {
     "executed": ("PTX executed", Kind.EMULATED),
     "sass": ("SASS", Kind.STATIC),
 }
-"""What a mix is of, in the order they stand side by side: title and kind."""
+"""Title and kind of each mix, in display order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One class in one variant's hot loop or whole kernel.
+    """One instruction class in a variant's hot loop or whole kernel.
 
     Attributes:
         name: The variant's, unique on the chart.
@@ -217,7 +217,7 @@ class Slice:
         hot: Of the hot loop, else of the whole kernel.
         cls: Instruction class.
         count: Instructions of the text, or those that a thread executed, on average.
-        share: Of all instructions there, 0 to 1.
+        share: Share of all instructions there, 0 to 1.
     """
 
     name: str
@@ -230,21 +230,21 @@ class Slice:
 
 
 def mix_slices(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
-    """Instructions by class, in the order of the bars; every variant that was read if none ranks."""
-    shown = shown_records(run, records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
-    name = names(shown)
-    made: list[Slice] = []
+    """Return instructions by class, in the order of the bars; of every inspected variant if none ranks."""
+    charted = shown_records(run, records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
+    name = names(charted)
+    slices: list[Slice] = []
     for mix, hot in product(MIXES, (True, False)):
-        for record in shown:
+        for record in charted:
             by_class = _by_class(record, mix, hot=hot) or {}
             total = sum(by_class.values())
-            each = threads_of(record.emulation) if mix == "executed" and record.emulation else 1
-            made.extend(
-                Slice(name[record.variant], record.variant, mix, hot, cls, count / each, count / total)
+            threads = threads_of(record.emulation) if mix == "executed" and record.emulation else 1
+            slices.extend(
+                Slice(name[record.variant], record.variant, mix, hot, cls, count / threads, count / total)
                 for cls in style.CLASS_COLOURS
                 if (count := by_class.get(cls, 0))
             )
-    return tuple(made)
+    return tuple(slices)
 
 
 def _by_class(record: VariantRecord, mix: str, *, hot: bool) -> Mapping[str, int] | None:
@@ -256,26 +256,26 @@ def _by_class(record: VariantRecord, mix: str, *, hot: bool) -> Mapping[str, int
 
 
 def pack_slices(slices: Sequence[Slice]) -> dict[str, object]:
-    """The slices for the page: names once, and a short row for each of what may be thousands.
+    """Return the slices in compact form for the page: names once, and a short row per slice.
 
     Returns:
         `variants`: (name, id) in order; `classes` and `mixes`: their names; `parts`: rows of indices of these three, 1
         for the hot loop or 0, count and share, to five digits.
     """
-    variants = list(dict.fromkeys((part.name, part.variant) for part in slices))
+    variants = list(dict.fromkeys((segment.name, segment.variant) for segment in slices))
     place = {key: index for index, key in enumerate(variants)}
     classes, mixes = list(style.CLASS_COLOURS), list(MIXES)
     order = {cls: index for index, cls in enumerate(classes)}
     parts = [
         (
-            place[part.name, part.variant],
-            order[part.cls],
-            mixes.index(part.mix),
-            int(part.hot),
-            float(f"{part.count:.5g}"),
-            round(part.share, 5),
+            place[segment.name, segment.variant],
+            order[segment.cls],
+            mixes.index(segment.mix),
+            int(segment.hot),
+            float(f"{segment.count:.5g}"),
+            round(segment.share, 5),
         )
-        for part in slices
+        for segment in slices
     ]
     return {"variants": variants, "classes": classes, "mixes": mixes, "parts": parts}
 
@@ -289,7 +289,7 @@ TENSOR_RATIOS: Final = (
     "producer_registers",
     "counted_pipe_tensor",
 )
-"""What stands first on the axis of the ratio chart where variants multiply on tensor cores."""
+"""Preferred axes of the ratio chart where variants multiply on tensor cores."""
 
 RATIOS: Final = (
     "ptx_fma_over_fma_plus_ld_shared",
@@ -299,7 +299,7 @@ RATIOS: Final = (
     "sass_fma_over_fma_plus_ld_shared",
     "ratio_that_matters",
 )
-"""What can stand on the axis of the ratio chart, the first one first."""
+"""Axes of the ratio chart, the preferred one first."""
 
 TRAFFIC: Final = (
     "emulated_sectors",
@@ -308,13 +308,13 @@ TRAFFIC: Final = (
     "emulated_conflicts",
     "ratio_that_matters",
 )
-"""The same where throughput counts bytes."""
+"""Axes of the ratio chart where throughput counts bytes."""
 
 
 def ratio_columns(
     columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
 ) -> tuple[Column, ...]:
-    """The ratio columns that have a value in any record; none where the response is the same for every variant.
+    """Return the ratio columns that have values; none where the response is the same for every variant.
 
     Columns of one value alone come last: they explain nothing.
     """
@@ -322,14 +322,19 @@ def ratio_columns(
         ceilings = [value for record in records if (value := response.of(record)) is not None]
         if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
             return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ
-    known = {column.name: column for column in columns}
-    # one is counted where the CPU executed something, the other is read from the text
-    multiplied = [known[name] for name in ("matrix_instruction_share", "consumer_registers") if name in known]
+    columns_by_name = {column.name: column for column in columns}
+    # the share comes from executing the PTX, the registers from reading it
+    multiplied = [
+        columns_by_name[name] for name in ("matrix_instruction_share", "consumer_registers") if name in columns_by_name
+    ]
     tensor = TENSOR_RATIOS if any(column.get(record) for column in multiplied for record in records) else ()
     names = (*tensor, *RATIOS) if response.unit is Merit.TFLOPS else TRAFFIC
-    there = (known[name] for name in names if name in known)  # several launches have no ratio of their own
-    values = {one: {found for record in records if (found := one.get(record)) is not None} for one in there}
-    return tuple(sorted((one for one, found in values.items() if found), key=lambda one: len(values[one]) == 1))
+    # several launches have no ratio of their own
+    present = (columns_by_name[name] for name in names if name in columns_by_name)
+    values = {column: {ratio for record in records if (ratio := column.get(record)) is not None} for column in present}
+    return tuple(
+        sorted((column for column, distinct in values.items() if distinct), key=lambda column: len(values[column]) == 1)
+    )
 
 
 NamedPoint = tuple[float, float, str]
@@ -337,7 +342,7 @@ NamedPoint = tuple[float, float, str]
 
 
 def point_labels(points: Sequence[NamedPoint], *, near: tuple[float, float] = (0.05, 0.045)) -> tuple[Label, ...]:
-    """Labels of points, one for each cluster of points whose labels would overlap.
+    """Return labels of points, one per cluster of points whose labels would overlap.
 
     Args:
         points: The points, in the order in which a label names them.
@@ -355,32 +360,32 @@ def point_labels(points: Sequence[NamedPoint], *, near: tuple[float, float] = (0
     step = near[1] * height
     clusters = _clusters(points, (near[0] * width, step))
     labels = [_label(cluster, order) for cluster in clusters]
-    while both := _overlap(labels, width, step):
-        first, second = both
+    while overlapping := _overlap(labels, width, step):
+        first, second = overlapping
         clusters[first] += clusters.pop(second)  # the second comes behind the first
         labels = [_label(cluster, order) for cluster in clusters]
     return tuple(labels)
 
 
 def _label(cluster: Sequence[NamedPoint], order: Mapping[str, int]) -> Label:
-    """The label of a cluster, above its highest point."""
+    """Return the label of a cluster, above its highest point."""
     x, y, _ = max(cluster, key=lambda p: p[1])
     words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
-    more = len(words) - MOST_NAMES
-    return Label(x, y, ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more")
+    unnamed = len(words) - MOST_NAMES
+    return Label(x, y, ", ".join(words) if unnamed <= 0 else f"{', '.join(words[:MOST_NAMES])} and {unnamed} more")
 
 
 def _overlap(labels: Sequence[Label], width: float, height: float) -> tuple[int, int] | None:
-    """The first two labels that cover each other, or None."""
-    for (first, one), (second, other) in combinations(enumerate(labels), 2):
-        letters = (min(len(one.text), MOST_LETTERS) + min(len(other.text), MOST_LETTERS)) / 2
-        if abs(one.x - other.x) < letters * _LETTER * width and abs(one.y - other.y) < height:
+    """Return the first two labels that overlap, or None."""
+    for (first, label_a), (second, label_b) in combinations(enumerate(labels), 2):
+        letters = (min(len(label_a.text), MOST_LETTERS) + min(len(label_b.text), MOST_LETTERS)) / 2
+        if abs(label_a.x - label_b.x) < letters * _LETTER * width and abs(label_a.y - label_b.y) < height:
             return first, second
     return None
 
 
 def _clusters(points: Sequence[NamedPoint], near: tuple[float, float]) -> list[list[NamedPoint]]:
-    """Points in groups: each is near, in both directions, to one that its group had before."""
+    """Group points: each is near, in both directions, to an earlier one of its group."""
     clusters: list[list[NamedPoint]] = []
     for point in sorted(points):
         for cluster in clusters:
@@ -393,7 +398,7 @@ def _clusters(points: Sequence[NamedPoint], near: tuple[float, float]) -> list[l
 
 
 def labelled_points(rows: Sequence[Row], x: str, y: str) -> tuple[NamedPoint, ...]:
-    """The points of a scatter that get a label, each with the name of its kernel.
+    """Return the points of a scatter that get a label, each with the name of its kernel.
 
     Of more than `MOST_BARS` points, only the best `MOST_BARS` kernels are named, each at its best point alone.
 

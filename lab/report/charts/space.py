@@ -1,6 +1,6 @@
-"""Charts of a whole space of variants: roofline, Pareto front, speed-up over a variant, parallel coordinates.
+"""Charts of a space of variants: roofline, Pareto front, speed-up over a variant, parallel coordinates.
 
-Each is left out where it has nothing to say: of one variant, or without its figures.
+Each is left out where it would be empty: for one variant, or without its figures.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from lab.store import figures
 from lab.store.figures import Response, name_of, text
 
 FEWEST: Final = 2
-"""Variants below which a space has nothing to show."""
+"""Fewest variants for which a space has a chart."""
 
 MOST_POINTS: Final = 1000
-"""Most variants of which a roofline draws each; of more, those that cannot be told apart there are one point."""
+"""Most variants a roofline draws singly; beyond that, indistinguishable ones become one point."""
 
 CELLS: Final = 48
-"""Places along an axis of such a roofline between a value and its double: a point covers about as much."""
+"""Cells per doubling along the axes of such a roofline; a point covers about one."""
 
 MOST_LINES: Final = 300
-"""Most lines across parallel axes; of more variants the best and the worst are drawn."""
+"""Most lines across parallel axes; beyond that, only the best and the worst variants are drawn."""
 
 MOST_TICKS: Final = 12
-"""Most texts along one of the parallel axes."""
+"""Most labels along one of the parallel axes."""
 
 MOST_AXES: Final = 8
 """Most parallel axes of parameters."""
@@ -57,13 +57,13 @@ MOST_AXES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Intensity:
-    """What a roofline sets throughput against.
+    """A definition of arithmetic intensity for the roofline.
 
     Attributes:
-        label: On the switch.
-        title: Of the axis.
-        kind: Of the figures.
-        of: Floating-point operations a byte of a record; None where it is not known.
+        label: Label on the switch.
+        title: Title of the axis.
+        kind: Kind of the figures.
+        of: Return the FLOP per byte of a record; None where it is not known.
     """
 
     label: str
@@ -77,23 +77,23 @@ def _least(record: VariantRecord) -> float | None:
 
 
 def _executed(record: VariantRecord) -> float | None:
-    """FMA count as two operations; tensor cores' operations are not counted, so that a kernel with them has none."""
+    """Return FLOP per byte with FMA counting as two; None for kernels with tensor-core instructions."""
     executed = record.emulation.executed if record.emulation else None
-    moved = figures.emulated_traffic(record, *figures.GLOBAL)
-    if executed is None or moved is None or executed.threads_by_class.get("mma"):
+    traffic = figures.emulated_traffic(record, *figures.GLOBAL)
+    if executed is None or traffic is None or executed.threads_by_class.get("mma"):
         return None
-    return 2 * executed.threads_by_class.get("fma", 0) / moved.bytes_moved or None
+    return 2 * executed.threads_by_class.get("fma", 0) / traffic.bytes_moved or None
 
 
 INTENSITIES: Final = (
     _Intensity("sectors requested", "operations per byte of the global sectors requested", Kind.EMULATED, _executed),
     _Intensity("least DRAM traffic", "operations per byte that the problem must move", Kind.STATIC, _least),
 )
-"""The first counts what the kernel asks of L2; the second is the same for all variants of a problem."""
+"""Traffic the kernel requests from L2, and the least traffic of the problem, equal for all its variants."""
 
 
 def roofline_chart(records: Sequence[VariantRecord], response: Response) -> Chart | None:
-    """Throughput against operations a byte, below the GPU's peak and its memory bandwidth.
+    """Return the roofline: throughput against FLOP per byte, below the GPU's peak and memory bandwidth.
 
     Args:
         records: Every variant.
@@ -104,52 +104,52 @@ def roofline_chart(records: Sequence[VariantRecord], response: Response) -> Char
     """
     peak = chartdata.common_peak(records)
     bandwidth = _bandwidth(records)
-    shown = [(place, record) for place, record in enumerate(records) if response.of(record)]
-    if response.unit is not Merit.TFLOPS or not peak or not bandwidth or len(shown) < FEWEST:
+    plotted = [(place, record) for place, record in enumerate(records) if response.of(record)]
+    if response.unit is not Merit.TFLOPS or not peak or not bandwidth or len(plotted) < FEWEST:
         return None
-    names = chartdata.names([record for _, record in shown])
+    names = chartdata.names([record for _, record in plotted])
     choices = []
-    for one in INTENSITIES:
+    for intensity in INTENSITIES:
         rows: list[Row] = [
             {"record": place, "name": names[r.variant], "x": round(x, 4), "y": y}
-            for place, r in shown
-            if (x := one.of(r)) and (y := response.of(r)) is not None
+            for place, r in plotted
+            if (x := intensity.of(r)) and (y := response.of(r)) is not None
         ]
         if len(rows) < FEWEST:
             continue
         rows, note = _apart(rows)
-        known, least = ([_value(row, name) for row in rows] for name in "xy")
+        intensities, least = ([_value(row, name) for row in rows] for name in "xy")
         ridge = peak * 1e3 / bandwidth
-        low, high = min(*known, ridge) / 2, max(*known, ridge) * 2
+        low, high = min(*intensities, ridge) / 2, max(*intensities, ridge) * 2
         low = min(low, min(least) * 1e3 / bandwidth)  # the slope begins beside the lowest point
         roof = Trace(((ridge, peak), (high, peak)), f"peak {peak:.1f} TFLOP/s", style.ACCENT)
         slope = Trace(((low, low * bandwidth / 1e3), (ridge, peak)), f"DRAM {bandwidth:.0f} GB/s", style.BASELINE)
         drawing = Scatter(
             Data(rows),
-            Axis("x", f"{one.title} (FLOP/B, {one.kind}){note}", Scale.LOG2),
+            Axis("x", f"{intensity.title} (FLOP/B, {intensity.kind}){note}", Scale.LOG2),
             Axis("y", response.axis, Scale.LOG2),
             style.MEASURED,
             traces=(slope, roof),
             tips=(
                 Tip("name", "variant"),
-                Tip("x", f"FLOP/B, {one.kind}", ".2f"),
+                Tip("x", f"FLOP/B, {intensity.kind}", ".2f"),
                 Tip("y", f"{response.kind} ({response.unit})", response.format),
             ),
         )
-        choices.append(Choice(one.label, drawing))
+        choices.append(Choice(intensity.label, drawing))
     return Chart("roofline", f"roofline: {response.kind} {response.title}", tuple(choices)) if choices else None
 
 
 def _apart(rows: list[Row]) -> tuple[list[Row], str]:
-    """Of too many points, which can be told apart on logarithmic axes, and what the chart says of that."""
+    """Merge points that are indistinguishable on logarithmic axes; return them with a note for the chart."""
     if len(rows) <= MOST_POINTS:
         return rows, ""
     best: dict[tuple[int, int], Row] = {}
     for row in sorted(rows, key=lambda row: -_value(row, "y")):
         x, y = (round(CELLS * math.log2(_value(row, name))) for name in "xy")
         best.setdefault((x, y), row)
-    kept = sorted(best.values(), key=lambda row: _value(row, "record"))
-    return kept, f"; {len(kept):,} points for {len(rows):,} variants"
+    distinct = sorted(best.values(), key=lambda row: _value(row, "record"))
+    return distinct, f"; {len(distinct):,} points for {len(rows):,} variants"
 
 
 def _value(row: Row, name: str) -> float:
@@ -158,7 +158,7 @@ def _value(row: Row, name: str) -> float:
 
 
 def _bandwidth(records: Sequence[VariantRecord]) -> float | None:
-    """Memory bandwidth of the GPU that all predictions are for, in GB/s; None where there are several, or none."""
+    """Return the memory bandwidth in GB/s of the GPU all predictions are for; None where there is not one."""
     gpus = {record.prediction.gpu for record in records if record.prediction}
     try:
         return gpu_for(gpus.pop()).dram_gb_s if len(gpus) == 1 else None
@@ -167,11 +167,11 @@ def _bandwidth(records: Sequence[VariantRecord]) -> float | None:
 
 
 COSTS: Final = ("registers", "shared_bytes", "emulated_excess", "spill_bytes")
-"""Columns that a variant pays for its throughput with; less is better."""
+"""Columns of a variant's costs; less is better."""
 
 
 def pareto_chart(columns: Sequence[Column], rows: Sequence[Row], response: Response) -> Chart | None:
-    """Throughput against what it costs, with the edge of the variants that no other beats in both.
+    """Return throughput against cost, with the Pareto front of the variants.
 
     Args:
         columns: Every column.
@@ -181,10 +181,10 @@ def pareto_chart(columns: Sequence[Column], rows: Sequence[Row], response: Respo
     Returns:
         None where no cost differs between variants, or the run has several problems, which do not compete.
     """
-    known = {column.name: column for column in columns}
+    columns_by_name = {column.name: column for column in columns}
     choices = []
     for name in COSTS:
-        column = known.get(name)
+        column = columns_by_name.get(name)
         if column is None:
             continue
         data = Data(rows, RECORDS, COMPARED, (column.key, response.column))
@@ -202,15 +202,15 @@ def pareto_chart(columns: Sequence[Column], rows: Sequence[Row], response: Respo
             Axis(response.column, response.axis, zero=False),
             style.MEASURED,
             traces=(Trace(stairs(edge), "", style.ACCENT),),
-            caption=f"{len(edge)} of {len(points)} points are beaten by no other in both",
+            caption=f"{len(edge)} of {len(points)} points are Pareto-optimal",
             tips=tips(columns, [*hover_names(columns, response), name]),
         )
         choices.append(Choice(column.title, drawing))
-    return Chart("pareto", f"{response.title} against what it costs", tuple(choices)) if choices else None
+    return Chart("pareto", f"{response.title} against cost", tuple(choices)) if choices else None
 
 
 def front(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """The points that no other beats: none costs at most as much and reaches more, or costs less and reaches as much.
+    """Return the Pareto front: the points no other point beats in cost or figure without losing in the other.
 
     Args:
         points: Cost and figure of each.
@@ -226,7 +226,7 @@ def front(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], .
 
 
 def stairs(edge: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """The corners of the line below which every point lies: it rises only where a point is."""
+    """Return the corners of the staircase above all points, which rises only at points."""
     corners = [edge[0]]
     for x, y in edge[1:]:
         corners += [(x, corners[-1][1]), (x, y)]
@@ -234,12 +234,12 @@ def stairs(edge: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ..
 
 
 def speedup_chart(bars: Sequence[Bar], records: Sequence[VariantRecord], response: Response) -> Chart | None:
-    """Each bar's figure over that of a chosen one: at first the first variant of the experiment.
+    """Return each bar's figure over that of a chosen one, at first the first variant of the experiment.
 
     Args:
         bars: As they are drawn elsewhere.
         records: Every variant, in the experiment's order.
-        response: What the bars' lengths are.
+        response: The quantity shown as the bars' lengths.
 
     Returns:
         None for fewer than two variants with a figure above 0.
@@ -264,7 +264,7 @@ def speedup_chart(bars: Sequence[Bar], records: Sequence[VariantRecord], respons
 
 
 def parallel_chart(factors: Sequence[Factor], records: Sequence[VariantRecord], response: Response) -> Chart | None:
-    """Each variant as a line across its parameters to its throughput.
+    """Return each variant as a line across its parameters to its throughput.
 
     Args:
         factors: What differs between variants, the most influential first.
@@ -275,19 +275,19 @@ def parallel_chart(factors: Sequence[Factor], records: Sequence[VariantRecord], 
         None for fewer than two factors that variants with a figure have, or fewer than two such variants.
     """
     answered = ((place, y) for place, r in enumerate(records) if (y := response.of(r)) is not None)
-    found = sorted(answered, key=lambda pair: -pair[1])
-    if len(found) > MOST_LINES:
-        found = [*found[: MOST_LINES // 2], *found[-MOST_LINES // 2 :]]
+    ranked = sorted(answered, key=lambda pair: -pair[1])
+    if len(ranked) > MOST_LINES:
+        ranked = [*ranked[: MOST_LINES // 2], *ranked[-MOST_LINES // 2 :]]
     # a parameter of variants that all failed has no place on the chart
-    placed = [(factor, _places([factor.of(records[place]) for place, _ in found])) for factor in factors]
-    places = {factor.name: each for factor, each in placed if each}
-    chosen = tuple(factor for factor, each in placed if each)[:MOST_AXES]
-    if len(chosen) < FEWEST or len(found) < FEWEST or found[0][1] == found[-1][1]:
+    placed = [(factor, _places([factor.of(records[place]) for place, _ in ranked])) for factor in factors]
+    places = {factor.name: positions for factor, positions in placed if positions}
+    chosen = tuple(factor for factor, positions in placed if positions)[:MOST_AXES]
+    if len(chosen) < FEWEST or len(ranked) < FEWEST or ranked[0][1] == ranked[-1][1]:
         return None
     end = response.title
-    top, bottom = found[0][1], found[-1][1]
+    top, bottom = ranked[0][1], ranked[-1][1]
     rows: list[Row] = []
-    for place, value in found:
+    for place, value in ranked:
         record = records[place]
         common: dict[str, Value] = {"record": place, "name": name_of(record), "value": value}
         for factor in chosen:
@@ -296,7 +296,7 @@ def parallel_chart(factors: Sequence[Factor], records: Sequence[VariantRecord], 
                 rows.append({**common, "axis": factor.name, "place": at})
         rows.append({**common, "axis": end, "place": round((value - bottom) / (top - bottom), 4)})
     ticks = [_ticks(places[factor.name]) for factor in chosen]
-    ends = tuple((f"{bottom + part * (top - bottom):.4g}", part) for part in (0.0, 0.5, 1.0))
+    ends = tuple((f"{bottom + fraction * (top - bottom):.4g}", fraction) for fraction in (0.0, 0.5, 1.0))
     drawing = Parallel(
         Data(rows),
         (*(factor.name for factor in chosen), end),
@@ -309,7 +309,7 @@ def parallel_chart(factors: Sequence[Factor], records: Sequence[VariantRecord], 
 
 
 def _places(values: Sequence[object]) -> Mapping[str, float]:
-    """Each distinct value's text with its place from 0 to 1: evenly spaced, numbers in their order."""
+    """Return each distinct value's text with its position from 0 to 1: evenly spaced, numbers in order."""
     distinct = {text(value): value for value in values if value is not None}
     numbers = {key: float(value) for key, value in distinct.items() if isinstance(value, int | float)}
     order = sorted(distinct, key=lambda key: numbers[key]) if len(numbers) == len(distinct) else sorted(distinct)
@@ -331,22 +331,22 @@ def space_charts(
     bars: Sequence[Bar],
     factors: Sequence[Factor],
 ) -> tuple[Chart, ...]:
-    """Every chart of this module that has something to say of a run.
+    """Return every chart of this module that applies to a run.
 
     Args:
         run: The run's facts.
         records: Its records.
         columns: Every column.
         rows: Each record's cells by column key.
-        response: What the variants are compared by.
+        response: The quantity variants are compared by.
         bars: One a variant, as they are drawn elsewhere.
         factors: What differs between variants, the most influential first.
     """
     alone = len(figures.by_problem(run, records)) == 1  # variants of several problems do not compete
-    made = (
+    charts = (
         speedup_chart(bars, records, response) if alone else None,
         roofline_chart(records, response),
         pareto_chart(columns, rows, response) if alone else None,
         parallel_chart(factors, records, response),
     )
-    return tuple(chart for chart in made if chart is not None)
+    return tuple(chart for chart in charts if chart is not None)

@@ -59,7 +59,7 @@ BOUND_COLOURS: Final[dict[str, str]] = {
     "memory pipe": "#cc79a7",
     "waves": "#8aa4b8",
 }
-"""The bound that sets a ceiling, for bars that are ceilings."""
+"""Colours of the bounds that set ceilings, for bars that are ceilings."""
 
 KIND_MEANING: Final[dict[Kind, str]] = {
     Kind.STATIC: "read from the program text",
@@ -70,5 +70,5 @@ KIND_MEANING: Final[dict[Kind, str]] = {
 
 
 def series_colour(index: int) -> str:
-    """Colour of the `index`-th value of a category; the palette repeats after eight."""
+    """Return the colour of the `index`-th value of a category; the palette repeats after eight."""
     return SERIES[index % len(SERIES)]

@@ -1,4 +1,4 @@
-"""Draws charts for the page: their definitions as Vega-Lite specifications, made with Altair.
+"""Draw charts for the page: their definitions as Vega-Lite specifications, made with Altair.
 
 Rows come from the page's named datasets where there are any, so that a record is on the page once. Colours that depend
 on the light or dark theme are left to the page's configuration.
@@ -39,23 +39,23 @@ from lab.report.charts.definition import (
 
 Spec = dict[str, Any]
 Part = Any
-"""An object of altair's: its classes share no base that types well."""
+"""An Altair object; its classes share no base that types well."""
 alt: Any = typed  # its annotations refuse values that are only known at run time
 ROW_HEIGHT: Final = 22
 """Height of a bar with the gap below it, in pixels."""
 _DASH: Final = [5, 4]
 _SHORT_NAMES: Final = "containerSize()[0] < 640 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
-"""Beside a narrow chart the names of a sweep's variants keep the values alone: `8 true 4`."""
+"""Names beside a narrow chart: a sweep's variants keep the values alone, `8 true 4`."""
 _ROWS: Final = alt.Axis(ticks=False, domain=False, labelExpr=_SHORT_NAMES)
 _FORMATS: Final = {Ticks.RATIO: ".3~f", Ticks.PERCENT: ".1~%", Ticks.COUNT: "~s"}
 
 
 @dataclass(frozen=True, slots=True)
 class PageChoice:
-    """One way to see a chart of the page.
+    """One view of a chart of the page.
 
     Attributes:
-        label: What the chart's switch calls it.
+        label: Its name on the chart's switch.
         spec: Its Vega-Lite specification.
     """
 
@@ -65,11 +65,11 @@ class PageChoice:
 
 @dataclass(frozen=True, slots=True)
 class PageChart:
-    """A chart as the page's script reads it.
+    """A chart in the form the page's script reads.
 
     Attributes:
         id: HTML id.
-        label: What it shows, for readers who do not see it.
+        label: Description for screen readers.
         choices: One or more; several get a switch.
     """
 
@@ -79,15 +79,15 @@ class PageChart:
 
 
 def draw(chart: Chart) -> PageChart:
-    """A chart with a specification for each of its choices."""
+    """Return a chart with a specification for each of its choices."""
     return PageChart(chart.id, chart.label, tuple(PageChoice(c.label, spec_of(c.drawing)) for c in chart.choices))
 
 
 def spec_of(drawing: Drawing) -> Spec:
-    """The Vega-Lite specification of a drawing, as wide as its box.
+    """Return the Vega-Lite specification of a drawing, as wide as its box.
 
-    Altair checks no part against its schema, which takes a third of the time; the tests do so for every chart. Nor does
-    it see the rows, which it would copy at each step.
+    Altair does not check parts against its schema, which takes a third of the time; the tests do so for every chart.
+    It does not see the rows either, which it would copy at each step.
     """
     rows: _Rows = []
     token = _ROWS_OF.set(rows)
@@ -99,13 +99,13 @@ def spec_of(drawing: Drawing) -> Spec:
     for key in ("$schema", "config"):
         spec.pop(key, None)
     if rows:
-        spec["datasets"] = {_name(place): one for place, one in enumerate(rows)}
+        spec["datasets"] = {_name(place): own_rows for place, own_rows in enumerate(rows)}
     return spec
 
 
 _Rows = list[list[dict[str, Any]]]
 _ROWS_OF: Final[ContextVar[_Rows]] = ContextVar("_ROWS_OF")
-"""Rows that the parts of the chart have of their own."""
+"""Inline rows of the chart being drawn."""
 
 
 def _name(place: int) -> str:
@@ -113,10 +113,10 @@ def _name(place: int) -> str:
 
 
 def _own(rows: Sequence[Mapping[str, Any]]) -> Part:
-    """A chart of rows that no dataset of the page holds; `spec_of` puts them in."""
-    known = _ROWS_OF.get()
-    known.append([dict(row) for row in rows])
-    return alt.Chart(alt.NamedData(_name(len(known) - 1)))
+    """Return a chart of rows that no dataset of the page holds; `spec_of` inserts them."""
+    own_datasets = _ROWS_OF.get()
+    own_datasets.append([dict(row) for row in rows])
+    return alt.Chart(alt.NamedData(_name(len(own_datasets) - 1)))
 
 
 @singledispatch
@@ -125,13 +125,13 @@ def _chart(drawing: object) -> Part:
 
 
 def _fill(chart: Part, height: int) -> Part:
-    """A chart that nothing else holds, with its size set: `properties` would copy all of it."""
+    """Set the size of a chart that nothing else holds: `properties` would copy all of it."""
     chart.width, chart.height = "container", height
     return chart
 
 
 def _base(data: Data) -> Part:
-    """A chart of the rows of a definition: those of a dataset are picked by the same conditions as in `Data.rows`."""
+    """Return a chart of a definition's rows; those of a dataset are filtered by the conditions of `Data.rows`."""
     if not data.dataset:
         return _own(data.rows)
     # users' text, which an expression would interpret, is only ever a value here; a `valid` predicate refuses all text
@@ -152,12 +152,12 @@ def _scale(axis: Axis) -> Part:
 
 
 def _encoding(channel: Part, axis: Axis, **options: object) -> Part:
-    """An axis as altair's channel X or Y; the options go to its ticks."""
+    """Return an axis as Altair's channel X or Y; the options go to its ticks."""
     kind = "nominal" if axis.scale is Scale.CATEGORY else "quantitative"
     if form := _FORMATS.get(axis.ticks):
         options = {"format": form, **options}
-    made = {"axis": alt.Axis(**options)} if options else {}
-    return channel(field=axis.field, type=kind, title=axis.title or None, scale=_scale(axis), **made)
+    axis_option = {"axis": alt.Axis(**options)} if options else {}
+    return channel(field=axis.field, type=kind, title=axis.title or None, scale=_scale(axis), **axis_option)
 
 
 def _rows(axis: Axis) -> Part:
@@ -165,7 +165,9 @@ def _rows(axis: Axis) -> Part:
 
 
 def _colour(colours: Colours) -> Part:
-    scale = alt.Scale(domain=[one.value for one in colours.shades], range=[one.colour for one in colours.shades])
+    scale = alt.Scale(
+        domain=[shade.value for shade in colours.shades], range=[shade.colour for shade in colours.shades]
+    )
     legend = alt.Legend(orient="top", title=colours.title or None) if colours.legend else None
     return alt.Color(field=colours.field, type="nominal", scale=scale, legend=legend)
 
@@ -237,11 +239,11 @@ def _reference(line: Reference) -> list[Part]:
 
 
 def _beside(labels: Sequence[Label]) -> list[Part]:
-    """Texts beside points: to the right of those in the left half, and the other way round."""
-    middle = sum((min(one.x for one in labels), max(one.x for one in labels))) / 2 if labels else 0.0
+    """Return texts beside points: to the right of points in the left half, else to the left."""
+    middle = sum((min(label.x for label in labels), max(label.x for label in labels))) / 2 if labels else 0.0
     layers = []
     for align, dx, side in (("left", 9, False), ("right", -9, True)):
-        rows = [{"x": one.x, "y": one.y, "text": one.text} for one in labels if (one.x > middle) is side]
+        rows = [{"x": label.x, "y": label.y, "text": label.text} for label in labels if (label.x > middle) is side]
         if rows:
             text = _own(rows).mark_text(align=align, dx=dx, fontSize=12)
             layers.append(
@@ -311,20 +313,20 @@ def _bars(drawing: Bars) -> Part:
 
 
 def _at_bars(drawing: Bars, base: Part, y_axis: Part) -> list[Part]:
-    """The bars' texts: on those that are long enough, past the others and their ceilings."""
+    """Return the bars' texts: on bars that are long enough, past the others and their ceilings."""
     inside = {"field": drawing.x.field, "gt": drawing.least_inside}
-    dark = [one.value for one in drawing.colours.shades if one.colour in style.DARK]
+    dark = [shade.value for shade in drawing.colours.shades if shade.colour in style.DARK]
     ink = f"indexof({dark}, datum.{drawing.colours.field}) >= 0 ? 'white' : '{style.INK}'"
     past = "max(datum.value, datum.ceiling || 0)" if drawing.ceilings else "datum.value"
-    shown = {"y": y_axis, "text": alt.Text(field="text", type="nominal")}
+    encoding = {"y": y_axis, "text": alt.Text(field="text", type="nominal")}
     text = {"align": "left", "dx": 6, "fontSize": 11}
     within = base.transform_filter(inside).transform_calculate(place="0")
     layers = [
-        within.mark_text(**text, color=alt.ExprRef(ink)).encode(x=alt.X(field="place", type="quantitative"), **shown)
+        within.mark_text(**text, color=alt.ExprRef(ink)).encode(x=alt.X(field="place", type="quantitative"), **encoding)
     ]
     if any(not _above(row[drawing.x.field], drawing.least_inside) for row in drawing.data.rows):
         beside = base.transform_filter({"not": inside}).transform_calculate(place=past)
-        layers.append(beside.mark_text(**text).encode(x=alt.X(field="place", type="quantitative"), **shown))
+        layers.append(beside.mark_text(**text).encode(x=alt.X(field="place", type="quantitative"), **encoding))
     return layers
 
 
@@ -365,7 +367,7 @@ def _means(drawing: Means) -> Part:
 
 
 REFERENCE: Final = "reference"
-"""Name of the parameter that holds the figure to which ratios are taken; the page sets it."""
+"""Parameter that holds the reference figure of ratios; the page sets it."""
 
 
 @_chart.register
@@ -377,11 +379,11 @@ def _ratios(drawing: Relative) -> Part:
     tips = [*_tooltip(drawing.tips), alt.Tooltip(field="ratio", type="quantitative", title="ratio", format=".3f")]
     words = base.mark_text(align="left", dx=6, fontSize=11)
     text = alt.Text(field="ratio", type="quantitative", format=".2f")
-    one = _own([{"x": 1}]).mark_rule(strokeDash=_DASH, color=style.BASELINE)
+    unity_rule = _own([{"x": 1}]).mark_rule(strokeDash=_DASH, color=style.BASELINE)
     layers = [
         bar.encode(y=y_axis, x=x_axis, tooltip=tips),
         words.encode(y=y_axis, x=x_axis, text=text),
-        one.encode(x=alt.X(field="x", type="quantitative")),
+        unity_rule.encode(x=alt.X(field="x", type="quantitative")),
     ]
     return _fill(alt.layer(*layers).add_params(over), ROW_HEIGHT * len(drawing.y.order))
 

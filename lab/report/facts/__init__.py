@@ -1,1 +1,1 @@
-"""Facts drawn from the records: the answer, winners, effects, and how far predictions hold."""
+"""Facts drawn from the records: the answer, winners, effects, and the accuracy of predictions."""

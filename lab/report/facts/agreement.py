@@ -1,4 +1,4 @@
-"""How far predictions hold: ceiling, estimate and predicted time of each measured variant against what was measured."""
+"""Agreement of ceiling, estimate and predicted time with the measurement of each variant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.report.rank_correlation import rank_correlation
 from lab.store import figures
 
 _FEWEST = 4
-"""Least number of variants for which a rank correlation is reported."""
+"""Fewest variants for which a rank correlation is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
     """
     scored = scores(records)
     rates = {record.variant: rate(record, scored[record.variant]) for record in records if record.variant in scored}
-    found = (
+    candidates = (
         agreement("predicted time", "scored_tflops", _points(records, lambda record: rates.get(record.variant))),
         agreement("estimate", "estimated_tflops", _points(records, figures.estimated)),
         agreement("ceiling", "predicted_tflops", _points(records, figures.predicted)),
     )
-    return tuple(one for one in found if one is not None)
+    return tuple(candidate for candidate in candidates if candidate is not None)
 
 
 def costliest(record: VariantRecord) -> tuple[str, float] | None:
-    """Return the cause that costs most besides fma by the scheduler model, and its share of the cycles, 0 to 1."""
+    """Return the costliest cause besides fma by the scheduler model, and its share of the cycles, 0 to 1."""
     shares = record.estimate.shares if record.estimate else {}
-    others = ((cause, share) for cause, share in shares.items() if cause != "fma")
-    return max(others, key=lambda cost: cost[1], default=None)
+    costs = ((cause, share) for cause, share in shares.items() if cause != "fma")
+    return max(costs, key=lambda cost: cost[1], default=None)
 
 
 def loss(record: VariantRecord) -> str | None:

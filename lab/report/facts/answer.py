@@ -26,7 +26,7 @@ from lab.store.verdicts import group_reasons, summarise_full_size
 _TELLING = 0.1
 """Least share of the variance for which the paragraph mentions a parameter."""
 _REASONS: Final = 4
-"""Most reasons of verdicts in the paragraph."""
+"""Most reasons for verdicts in the paragraph."""
 FEWEST = 5
 """A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
 
@@ -87,9 +87,9 @@ class Answer:
 
     Attributes:
         headline: The figure that the page sets in large type; empty where there is none.
-        sentences: In order: all that is said of the run as a whole.
-        lead: What the page opens with: the answer in at most sixty words.
-        verdict: How many variants have which verdict, then a sentence for each reason.
+        sentences: Everything said of the run as a whole, in order.
+        lead: The opening of the page: the answer in at most sixty words.
+        verdict: Number of variants per verdict, then a sentence per reason.
     """
 
     headline: str
@@ -104,10 +104,10 @@ class Answer:
 
 
 def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[ExplanatoryVariable, ...]:
-    """Return what the response is correlated with: the FMA share, or the figures of memory traffic that are known."""
+    """Return the variables to correlate with the response: the FMA share, or the known memory-traffic figures."""
     if response.unit is Merit.TFLOPS and any(FMA_SHARE.of(record) for record in records):
         return (FMA_SHARE,)
-    return tuple(one for one in TRAFFIC if any(one.of(record) is not None for record in records))
+    return tuple(variable for variable in TRAFFIC if any(variable.of(record) is not None for record in records))
 
 
 def correlate(
@@ -120,21 +120,21 @@ def correlate(
         if (share := explanation.of(record)) is not None and (value := response.of(record)) is not None
         if response.kind is Kind.PREDICTED or record.status.sound
     ]
-    n, what = len(pairs), f"{response.kind} {response.title}"
+    n, metric = len(pairs), f"{response.kind} {response.title}"
     over = f"n = {n} " + ("verified variants" if response.kind is Kind.MEASURED else "variants")
     if n < FEWEST:
-        return Correlation(n, None, None, f"{over} are too few to correlate {explanation.name} with {what}.")
+        return Correlation(n, None, None, f"{over} are too few to correlate {explanation.name} with {metric}.")
     shares, values = zip(*pairs, strict=True)
-    for name, column in ((explanation.name, shares), (f"the {what}", values)):
+    for name, column in ((explanation.name, shares), (f"the {metric}", values)):
         if math.isclose(min(column), max(column), rel_tol=1e-9):
             return Correlation(
                 n, None, None, f"{name[0].upper()}{name[1:]} is the same for all {over}: no correlation."
             )
-    found = rank_correlation(shares, values)
-    rho, p = found.rho, found.p
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"  # noqa: PLR2004 - the customary least p that is printed
+    correlation = rank_correlation(shares, values)
+    rho, p = correlation.rho, correlation.p
+    p_text = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"  # noqa: PLR2004 - the customary least p that is printed
     sentence = (
-        f"The rank correlation (Spearman) of {explanation.name} with {what} is ρ = {rho:+.2f} over {over} ({shown})."
+        f"The rank correlation (Spearman) of {explanation.name} with {metric} is ρ = {rho:+.2f} over {over} ({p_text})."
     )
     return Correlation(n, rho, p, sentence)
 
@@ -157,14 +157,14 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         headline, sentences = _predicted(best, response)
     if best and response.kind is Kind.MEASURED:
         sentences += [response.rule] if response.rule else []
-        sentences += [correlate(records, response, one).sentence for one in explained]
+        sentences += [correlate(records, response, variable).sentence for variable in explained]
     elif best:
-        sentences += [sentence for one in explained for sentence in _spread(run, records, one)]
+        sentences += [sentence for variable in explained for sentence in _spread(run, records, variable)]
     ratio = ratio_that_matters([record.sass.hot_counts for record in records if record.sass is not None])
     if ratio is not None:
         sentences.append(f"The ratio that matters is {ratio.name}, {ratio.why}.")
-    if said := mapped(records):
-        sentences.append(said)
+    if mapping_sentence := mapped(records):
+        sentences.append(mapping_sentence)
     doubt = never_compared(best) if response.kind is Kind.PREDICTED else ""
     sentences += filter(None, [doubt, run.not_measured])
     if run.search:
@@ -174,26 +174,26 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
 
 
 def mapped(records: Sequence[VariantRecord]) -> str:
-    """Say how accesses predicted from mappings agree with the counted ones; empty where none are predicted."""
+    """Describe how accesses predicted from mappings agree with counted ones; empty where none are predicted."""
     pairs = [(record, figures.predicted_accesses(record)) for record in records]
-    known = [(record, both) for record, both in pairs if both]
-    if not known:
+    with_accesses = [(record, accesses) for record, accesses in pairs if accesses]
+    if not with_accesses:
         return ""
-    spaces = {name.partition(".")[0] for _, both in known for name in both}
+    spaces = {name.partition(".")[0] for _, accesses in with_accesses for name in accesses}
     words = [text for space, text in (("global", "sectors"), ("shared", "bank conflicts")) if space in spaces]
-    what = f"The {' and '.join(words)} per request that the mappings predict equal those counted on the CPU in"
+    claim = f"The {' and '.join(words)} per request that the mappings predict equal those counted on the CPU in"
     off = [
         (record, name, *values)
-        for record, both in known
-        for name, values in both.items()
+        for record, accesses in with_accesses
+        for name, values in accesses.items()
         if not math.isclose(*values, rel_tol=1e-6, abs_tol=1e-9)
     ]
     if not off:
-        return f"{what} all {len(known)} variants."
+        return f"{claim} all {len(with_accesses)} variants."
     variants = len({record.variant for record, *_ in off})
-    record, name, predicted, counted = max(off, key=lambda one: abs(one[2] - one[3]))
+    record, name, predicted, counted = max(off, key=lambda difference: abs(difference[2] - difference[3]))
     return (
-        f"{what} {len(known) - variants} of {len(known)} variants; the largest difference is that of "
+        f"{claim} {len(with_accesses) - variants} of {len(with_accesses)} variants; the largest difference is that of "
         f"{name_of(record)}, {name.replace('.', ' ')}: {predicted:.2f} predicted, {counted:.2f} counted."
     )
 
@@ -219,8 +219,8 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
     if measurement and measurement.remeasured:
         again = first.rate(measurement.remeasured.median)
         sentences.append(f"Measured again in a fresh process it reaches {response.text(again)} {unit}.")
-    if said := counted.sentence(first):
-        sentences.append(said)
+    if counter_sentence := counted.sentence(first):
+        sentences.append(counter_sentence)
     return headline, sentences
 
 
@@ -246,19 +246,19 @@ def _scored(
 ) -> tuple[str, list[str]]:
     first, unit = best[0], response.unit
     tied, gpu = figures.tied_with_best(records, response), first.prediction.gpu if first.prediction else "the GPU"
-    made = scores(records)[first.variant]
+    score = scores(records)[first.variant]
     rate = f"{response.text(response.of(first) or 0.0)} {unit}"
     if figures.undecided(records, response):
-        within = f"lie within {SWEEP_ERROR - 1:.0%}, which is no more than they err against each other"
+        within = f"lie within {SWEEP_ERROR - 1:.0%}, no more than their errors against each other"
         text = f"The predicted times of all {len(best)} variants on {gpu} {within}"
         return f"≈ {rate} predicted on {gpu} · cannot tell", [f"{text}: the prediction cannot tell which is fastest."]
-    said = [f"By its predicted time on {gpu}, {name_of(first)} is first of {len(best)} variants, at {rate}."]
+    sentences = [f"By its predicted time on {gpu}, {name_of(first)} is first of {len(best)} variants, at {rate}."]
     if len(tied) > 1:
-        said.append(
+        sentences.append(
             f"{len(tied) - 1} more are within {response.tolerance:.0%}, which the prediction cannot tell apart."
         )
-    said.append(f"Most of its time goes to {made.bound}.")
-    return f"≈ {rate} predicted on {gpu}", said
+    sentences.append(f"Most of its time goes to {score.bound}.")
+    return f"≈ {rate} predicted on {gpu}", sentences
 
 
 def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
@@ -272,19 +272,19 @@ def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     peak = figures.peak(first)
     if ties == len(best) > 1:
         text = f"Every variant has the same predicted ceiling on {gpu}, {response.text(rate)} {unit}"
-        said = f"{text}, bound by {bound.name}" if bound else text
-        return headline, [f"{said}: it ranks none of them."]
+        claim = f"{text}, bound by {bound.name}" if bound else text
+        return headline, [f"{claim}: variants with the same ceiling are not ranked."]
     if peak:
         share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     if bound:
         text += f", bound by {bound.name}"
-    held = f"{ties} of {len(best)} variants share it" if ties > 1 else f"only {name_of(first)} reaches it"
-    return headline, [f"{text}; {held}."]
+    sharing = f"{ties} of {len(best)} variants share it" if ties > 1 else f"only {name_of(first)} reaches it"
+    return headline, [f"{text}; {sharing}."]
 
 
 def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: ExplanatoryVariable) -> list[str]:
-    """Say the range of a figure, and which parameter explains most of it."""
+    """Describe the range of a figure and the parameter that explains most of it."""
     observed = observations(records, explanation.of)
     if not observed:
         return []
@@ -295,13 +295,13 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
     text = f"{name} ranges from {explanation.text(low)} to {explanation.text(high)}"
     effects = main_effects(factors(run, records), observed)
     if effects and effects[0].share >= _TELLING:
-        most = effects[0]
-        text += f"; {most.factor} explains {percent(most.share, 0)} of the variance, more than any other parameter"
+        effect = effects[0]
+        text += f"; {effect.factor} explains {percent(effect.share, 0)} of the variance, more than any other parameter"
     return [f"{text}."]
 
 
 def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
-    """Say how a search chose its variants, and what became of them."""
+    """Describe how a search chose its variants, and their outcomes."""
     sample, *rounds = search.rounds
     if search.strategy != "random":
         return _by_strategy(search, records)
@@ -310,44 +310,44 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     if rounds:
         text += f"; refining around the best added {', '.join(f'{n:,}' for n in rounds)}"
     reasons = Counter(record.pruned_by for record in records if record.status is Status.PRUNED)
-    why = f" ({', '.join(f'{count} by {reason}' for reason, count in reasons.items())})" if reasons else ""
+    by_rule = f" ({', '.join(f'{count} by {reason}' for reason, count in reasons.items())})" if reasons else ""
     built = sum(record.build is not None for record in records)
     run = sum(record.verification is not None or record.measurement is not None for record in records)
     verified = sum(record.status.sound for record in records)
     partial = sum(record.status is Status.PARTIAL for record in records)
     return (
-        f"{text}. {built:,} were built, {sum(reasons.values()):,} pruned{why}, {run:,} run on a GPU and "
+        f"{text}. {built:,} were built, {sum(reasons.values()):,} pruned{by_rule}, {run:,} run on a GPU and "
         f"{verified:,} verified{f', {partial:,} of them in part' if partial else ''}."
     )
 
 
 def _by_strategy(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
-    """The same of a search by a strategy: what it built, left out and measured, and why it ended."""
+    """Describe a search by a strategy: what it built, left out and measured, and why it ended."""
     name = search.strategy.replace("_", " ")
     text = f"Of {search.combinations:.3g} combinations, the strategy {name} (seed {search.seed})"
     built = sum(record.build is not None for record in records)
     text += f" had {built:,} built{' and predicted' if search.candidates else ''}"
     reasons = Counter(record.pruned_by for record in records if record.status is Status.PRUNED)
     if reasons:
-        text += f", left {sum(reasons.values()):,} out ({', '.join(f'{n} by {why}' for why, n in reasons.items())})"
+        text += f", left {sum(reasons.values()):,} out ({', '.join(f'{n} by {rule}' for rule, n in reasons.items())})"
     rounds = len(search.rounds) - (1 if search.candidates else 0)
     return " ".join([f"{text} and tried {len(search.order):,}, in {rounds:,} rounds.", *search.endings])
 
 
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
-    """Count the variants that were verified, verified in part, only inspected, failed (and why), or are missing."""
+    """Count variants verified, verified in part, only inspected, failed (with reasons) or missing."""
     counts = Counter(record.status for record in records)
-    where = "" if run.gpu else " by executing their PTX on the CPU"
+    by_emulation = "" if run.gpu else " by executing their PTX on the CPU"
     sound = [status for status in (Status.VERIFIED, Status.PARTIAL) if counts[status]]
-    parts = [f"{counts[status]} {status}{where}" for status in sound]
+    parts = [f"{counts[status]} {status}{by_emulation}" for status in sound]
     if counts[Status.INSPECTED]:
         parts.append(f"{counts[Status.INSPECTED]} compiled and inspected without being executed")
     if counts[Status.PRUNED]:
         parts.append(f"{counts[Status.PRUNED]} pruned")
     failed = {status: count for status, count in counts.items() if status.failed}
     if failed:
-        why = ", ".join(f"{count} {status}" for status, count in failed.items())
-        parts.append(f"{sum(failed.values())} failed ({why})")
+        statuses = ", ".join(f"{count} {status}" for status, count in failed.items())
+        parts.append(f"{sum(failed.values())} failed ({statuses})")
     else:
         parts.append("none failed")
     missing = run.variants - len(records)
@@ -357,10 +357,10 @@ def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
 
 
 def reasons(records: Sequence[VariantRecord]) -> list[str]:
-    """Say why variants are wrong, suspect or verified in part, a sentence a reason, and what ran at the full size."""
+    """Explain wrong, suspect or partly verified variants, one sentence per reason, and full-size runs."""
     groups = group_reasons(records)
-    said = [f"{group.text[0].upper()}{group.text[1:].rstrip('.')}." for group in groups[:_REASONS]]
+    sentences = [f"{group.text[0].upper()}{group.text[1:].rstrip('.')}." for group in groups[:_REASONS]]
     if len(groups) > _REASONS:
-        said.append(f"There are {len(groups) - _REASONS} further reasons.")
+        sentences.append(f"There are {len(groups) - _REASONS} further reasons.")
     sampled = summarise_full_size(records)
-    return [*said, *([f"{sampled[0].upper()}{sampled[1:]}."] if sampled else [])]
+    return [*sentences, *([f"{sampled[0].upper()}{sampled[1:]}."] if sampled else [])]

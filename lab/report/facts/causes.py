@@ -1,11 +1,11 @@
-"""What changed in the machine code between two sets of variants, and which of it can explain that one is faster.
+"""Find changes in machine code between two sets of variants that can explain a speed difference.
 
 A fact explains a change of throughput only if it changed in the direction that costs or saves time, by enough: the
 amounts of work (instructions, wavefronts, sectors) must change by at least a quarter of what the throughput did, on a
-logarithmic scale. What limits the hardware (spills, resident warps) explains any change. Where nothing fits, no cause
+logarithmic scale. Hardware limits (spills, resident warps) explain any change. Where nothing fits, no cause
 is given.
 
-What a whole launch executes is that of the small problem on the CPU, where tiles may reach far beyond the data. It is
+Counts over a whole launch come from the emulated small problem, where tiles may reach far beyond the data. They are
 compared only between variants that execute as many multiply-adds there.
 """
 
@@ -24,16 +24,16 @@ from lab.recorded.run_records import VariantRecord
 from lab.store import figures
 
 Pair = tuple[VariantRecord, VariantRecord]
-"""A variant, and the one that it is compared with: before and after."""
+"""A pair of variants to compare: before and after."""
 
 _LEAST: Final = 0.03
 _EXPLAINS: Final = 0.25
 _ALIKE: Final = 0.05
-"""How far multiply-adds may differ: a kernel may compute addresses or results by some."""
+"""Relative difference allowed in multiply-adds: a kernel may compute addresses or results with some."""
 _TELLING: Final = 0.02
-"""Smaller changes of throughput are left unexplained: too many small things change with them."""
+"""Logarithmic change of throughput below which no cause is given: too many small things change with it."""
 MOST: Final = 2
-"""Most causes of one change."""
+"""Most causes given for one change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class MachineFact:
         sign: 1 where more of it is faster, -1 where more is slower.
         work: It is an amount of work, which explains only changes of its own size.
         unit: Follows the figure.
-        whole: It is what the CPU counted over a whole launch.
+        whole: It is an emulated count over a whole launch.
     """
 
     name: str
@@ -59,7 +59,7 @@ class MachineFact:
 
 @dataclass(frozen=True, slots=True)
 class CodeChange:
-    """A fact before and after, as the median over pairs of variants.
+    """The median of a fact before and after, over pairs of variants.
 
     Attributes:
         fact: What changed.
@@ -78,7 +78,7 @@ class CodeChange:
 
     @property
     def size(self) -> float:
-        """Size of the change on a logarithmic scale, with its sign for the throughput; infinite from or to nothing."""
+        """Logarithmic size of the change, signed by its effect on throughput; infinite from or to zero."""
         if self.before == self.after:
             return 0.0
         if self.before <= 0 or self.after <= 0:
@@ -107,21 +107,21 @@ def _blocks(record: VariantRecord) -> float | None:
 
 
 def _warps(record: VariantRecord) -> float | None:
-    """Resident warps of an SM; of several launches, not known."""
+    """Return the resident warps per SM; None for several launches."""
     if record.prediction is None or record.launch is None:
         return None
     return float(record.prediction.blocks_per_sm * -(-math.prod(record.launch.block) // WARP_SIZE))
 
 
 def _executed(record: VariantRecord) -> float | None:
-    done = record.emulation.executed if record.emulation else None
-    return None if done is None else float(done.warps)
+    executed = record.emulation.executed if record.emulation else None
+    return None if executed is None else float(executed.warps)
 
 
 def _of_class(cls: str) -> Callable[[VariantRecord], float | None]:
     def of(record: VariantRecord) -> float | None:
-        done = record.emulation.executed if record.emulation else None
-        return None if done is None else float(done.warps_by_class.get(cls, 0))
+        executed = record.emulation.executed if record.emulation else None
+        return None if executed is None else float(executed.warps_by_class.get(cls, 0))
 
     return of
 
@@ -137,7 +137,7 @@ def _wavefronts(record: VariantRecord) -> float | None:
 
 
 def _load_bytes(record: VariantRecord) -> float | None:
-    """Bytes that a request to global memory asks for."""
+    """Return the bytes used per request to global memory."""
     total = figures.emulated_traffic(record, *figures.GLOBAL)
     return total.bytes_used / total.requests if total else None
 
@@ -157,30 +157,30 @@ FACTS: Final = (
     MachineFact("bytes per global request", _load_bytes, 1, work=True),
     MachineFact("barriers", _of_class("barrier"), -1, work=True, whole=True),
 )
-"""The most telling first."""
+"""Facts, the most telling first."""
 
 
 def change(fact: MachineFact, pairs: Sequence[Pair]) -> CodeChange | None:
     """Return a fact's medians over the pairs that have it; None where none does."""
     compared = (pair for pair in pairs if not fact.whole or _computes_alike(*pair))
-    both = ((fact.of(before), fact.of(after)) for before, after in compared)
-    known = [(a, b) for a, b in both if a is not None and b is not None]
-    if not known:
+    values = ((fact.of(before), fact.of(after)) for before, after in compared)
+    complete = [(a, b) for a, b in values if a is not None and b is not None]
+    if not complete:
         return None
-    return CodeChange(fact, median(a for a, _ in known), median(b for _, b in known))
+    return CodeChange(fact, median(a for a, _ in complete), median(b for _, b in complete))
 
 
 def _computes_alike(before: VariantRecord, after: VariantRecord) -> bool:
-    """Whether the CPU executed as many multiply-adds of both."""
-    made = [_multiply_adds(one) for one in (before, after)]
-    return math.isclose(*made, rel_tol=_ALIKE)
+    """Return whether the emulator executed as many multiply-adds of both."""
+    amounts = [_multiply_adds(record) for record in (before, after)]
+    return math.isclose(*amounts, rel_tol=_ALIKE)
 
 
 def _multiply_adds(record: VariantRecord) -> float:
-    done = record.emulation.executed if record.emulation else None
-    if done is None:
+    executed = record.emulation.executed if record.emulation else None
+    if executed is None:
         return 0.0
-    return multiply_adds(done) + done.threads_by_class.get(InstructionClass.FMA, 0)
+    return multiply_adds(executed) + executed.threads_by_class.get(InstructionClass.FMA, 0)
 
 
 def causes(pairs: Sequence[Pair], ratio: float) -> tuple[CodeChange, ...]:
@@ -193,35 +193,37 @@ def causes(pairs: Sequence[Pair], ratio: float) -> tuple[CodeChange, ...]:
     effect = math.log(ratio)
     if abs(effect) < _TELLING:
         return ()
-    found = [made for fact in FACTS if (made := change(fact, pairs)) is not None and _explains(made, effect)]
-    # What the hardware limits comes before amounts of work; among the latter, the largest change.
-    found.sort(key=lambda one: (one.fact.work, -abs(one.size) if one.fact.work else 0.0))
-    return tuple(found[:MOST])
+    changes = [
+        candidate for fact in FACTS if (candidate := change(fact, pairs)) is not None and _explains(candidate, effect)
+    ]
+    # Hardware limits come before amounts of work; among the latter, the largest change.
+    changes.sort(key=lambda candidate: (candidate.fact.work, -abs(candidate.size) if candidate.fact.work else 0.0))
+    return tuple(changes[:MOST])
 
 
-def because(found: Sequence[CodeChange], pairs: Sequence[Pair]) -> str:
-    """Write the causes: `because registers go from 168 to 255 and blocks per SM from 2 to 1`; empty without any."""
+def because(changes: Sequence[CodeChange], pairs: Sequence[Pair]) -> str:
+    """Word the causes: `because registers go from 168 to 255 and blocks per SM from 2 to 1`; empty without any."""
     parts = []
-    for one in found:
+    for cause in changes:
         blocks, registers = change(BLOCKS, pairs), change(REGISTERS, pairs)
-        occupancy = one.fact.of is _warps
-        if occupancy and blocks and registers and blocks.size * one.size > 0 and registers.size * one.size > 0:
+        occupancy = cause.fact.of is _warps
+        if occupancy and blocks and registers and blocks.size * cause.size > 0 and registers.size * cause.size > 0:
             parts += [registers.text, blocks.text]
         else:
-            parts.append(one.text)
-    kept = parts[:MOST]
-    if not kept:
+            parts.append(cause.text)
+    chosen = parts[:MOST]
+    if not chosen:
         return ""
-    first, *rest = kept
-    return f"because {' and '.join([first, *(one.replace(' go from ', ' from ') for one in rest)])}"
+    first, *further = chosen
+    return f"because {' and '.join([first, *(text.replace(' go from ', ' from ') for text in further)])}"
 
 
-def _explains(made: CodeChange, effect: float) -> bool:
-    size = made.size
+def _explains(cause: CodeChange, effect: float) -> bool:
+    size = cause.size
     if size * effect <= 0 or abs(size) < _LEAST:
         return False
-    if made.fact.of is figures.emulated_conflicts and abs(made.after - made.before) < _LEAST:
+    if cause.fact.of is figures.emulated_conflicts and abs(cause.after - cause.before) < _LEAST:
         return False
-    if made.fact.name == "barriers" and abs(size) < math.log(2):
+    if cause.fact.name == "barriers" and abs(size) < math.log(2):
         return False  # a barrier costs little beside what it waits for
-    return not made.fact.work or abs(size) >= _EXPLAINS * abs(effect)
+    return not cause.fact.work or abs(size) >= _EXPLAINS * abs(effect)

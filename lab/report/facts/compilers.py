@@ -1,4 +1,4 @@
-"""The same variants compiled by several compilers: their machine code, and how fast it is."""
+"""Comparison of the same variants across several compilers: machine code and speed."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class CompiledSource:
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
-    """The comparison.
+    """The comparison of a run's compilers.
 
     Attributes:
         names: `nvrtc 11.8.89`, …, in the experiment's order.
         sources: The best `MOST_SOURCES` sources, in the experiment's order.
         figures: Names of the figures that are not 0 for every source.
         total: Number of sources.
-        sentences: What differs, over all sources.
+        sentences: Differences over all sources.
     """
 
     names: tuple[str, ...]
@@ -103,21 +103,23 @@ def compilers(run: RunRecord, records: Sequence[VariantRecord], response: Respon
     sources: list[CompiledSource] = []
     before: dict[tuple[object, ...], Mapping[str, VariantRecord]] = {}
     for group in grouped.values():
-        some = next(iter(group.values()))
-        track = (repr(sorted(some.problem.items())), some.arch)
+        first = next(iter(group.values()))
+        track = (repr(sorted(first.problem.items())), first.arch)
         sources.append(_compared(group, names, response, before.get(track, {}) if ladder else {}))
         before[track] = group
-    telling = tuple(name for name in FIGURES if any(one.figures[name] for source in sources for one in source.made))
+    telling = tuple(
+        name for name in FIGURES if any(result.figures[name] for source in sources for result in source.made)
+    )
     return Compilers(names, _shown(sources), telling, len(sources), _sentences(run, names, sources, response))
 
 
 def _source(record: VariantRecord) -> tuple[object, ...]:
-    """Everything that decides a variant except its compiler."""
+    """Return everything that identifies a variant except its compiler."""
     return (record.kernel, repr(sorted(record.parameters.items())), repr(sorted(record.problem.items())), record.arch)
 
 
 def _ladder(firsts: Sequence[VariantRecord]) -> bool:
-    """Whether each kernel occurs once per problem and architecture, so that the kernels form a sequence."""
+    """Return whether each kernel occurs once per problem and architecture, so that the kernels form a ladder."""
     places = [(record.kernel, repr(sorted(record.problem.items())), record.arch) for record in firsts]
     return len({record.kernel for record in firsts}) > 1 and len(set(places)) == len(places)
 
@@ -125,7 +127,7 @@ def _ladder(firsts: Sequence[VariantRecord]) -> bool:
 def _compared(
     group: Mapping[str, VariantRecord], names: Sequence[str], response: Response, before: Mapping[str, VariantRecord]
 ) -> CompiledSource:
-    made: list[CompilerResult] = []
+    results: list[CompilerResult] = []
     first_rate: float | None = None
     codes: dict[str, str] = {}
     for name in names:
@@ -134,7 +136,7 @@ def _compared(
         rate = response.of(record)
         earlier = response.of(before[name]) if name in before else None
         same_as = codes.setdefault(record.build.sass_sha256, name) if record.build else ""
-        made.append(
+        results.append(
             CompilerResult(
                 record=record,
                 rate=rate,
@@ -145,13 +147,13 @@ def _compared(
             )
         )
         first_rate = first_rate or rate
-    some = made[0].record
-    return CompiledSource(some.kernel, some.label.replace(some.compiler, "").strip(), tuple(made))
+    first = results[0].record
+    return CompiledSource(first.kernel, first.label.replace(first.compiler, "").strip(), tuple(results))
 
 
 def _shown(sources: Sequence[CompiledSource]) -> tuple[CompiledSource, ...]:
     """Return the sources with the highest response, in the experiment's order."""
-    best = sorted(sources, key=lambda source: -max((one.rate or 0.0 for one in source.made), default=0.0))
+    best = sorted(sources, key=lambda source: -max((result.rate or 0.0 for result in source.made), default=0.0))
     chosen = {id(source) for source in best[:MOST_SOURCES]}
     return tuple(source for source in sources if id(source) in chosen)
 
@@ -159,25 +161,27 @@ def _shown(sources: Sequence[CompiledSource]) -> tuple[CompiledSource, ...]:
 def _sentences(
     run: RunRecord, names: Sequence[str], sources: Sequence[CompiledSource], response: Response
 ) -> tuple[str, ...]:
-    said = [_code(names, sources)]
-    steps = [source for source in sources if any(one.step for one in source.made)]
+    sentences = [_code(names, sources)]
+    steps = [source for source in sources if any(result.step for result in source.made)]
     if steps and len(steps) <= MOST_STEPS and not run.problem_axes:
-        said += [_step(source, sources[sources.index(source) - 1], response) for source in steps]
+        sentences += [_step(source, sources[sources.index(source) - 1], response) for source in steps]
     else:
-        said += [text for name in names[1:] if (text := _ratio(name, names[0], sources, response))]
-    return tuple(filter(None, said))
+        sentences += [text for name in names[1:] if (text := _ratio(name, names[0], sources, response))]
+    return tuple(filter(None, sentences))
 
 
 def _code(names: Sequence[str], sources: Sequence[CompiledSource]) -> str:
-    """Say for how many sources machine code and hot-loop mix are the same with all compilers."""
-    whole = [source for source in sources if sum(one.record.build is not None for one in source.made) == len(names)]
-    if not whole:
+    """Report for how many sources machine code and hot-loop mix are the same with all compilers."""
+    built = [
+        source for source in sources if sum(result.record.build is not None for result in source.made) == len(names)
+    ]
+    if not built:
         return ""
-    same = sum(all(one.same_as for one in source.made[1:]) for source in whole)
-    mixes = sum(len({_mix(one.record) for one in source.made}) == 1 for source in whole)
+    identical = sum(all(result.same_as for result in source.made[1:]) for source in built)
+    mixes = sum(len({_mix(result.record) for result in source.made}) == 1 for source in built)
     return (
-        f"All {len(names)} compilers compile {len(whole)} of the {len(sources)} sources. The machine code is the same "
-        f"for {same} of them, the instruction mix of the hot loop for {mixes}."
+        f"All {len(names)} compilers compile {len(built)} of the {len(sources)} sources. The machine code is the same "
+        f"for {identical} of them, the instruction mix of the hot loop for {mixes}."
     )
 
 
@@ -187,22 +191,22 @@ def _mix(record: VariantRecord) -> str:
 
 
 def _step(source: CompiledSource, before: CompiledSource, response: Response) -> str:
-    """Say what a kernel gains over the previous one with each compiler; equal factors are said once."""
+    """Report a kernel's gain over the previous one with each compiler; equal factors are merged."""
     gains: dict[str, list[str]] = {}
-    for one in source.made:
-        if one.step:
-            gains.setdefault(f"{one.step:.2f}", []).append(one.record.compiler)
+    for result in source.made:
+        if result.step:
+            gains.setdefault(f"{result.step:.2f}", []).append(result.record.compiler)
     parts = [f"{factor} with {' and '.join(names)}" for factor, names in gains.items()]
-    loops = [_per_fma(one) for one in (before.made[0], source.made[0])]
+    loops = [_per_fma(result) for result in (before.made[0], source.made[0])]
     text = f"From {before.kernel} to {source.kernel}, the {response.kind} {response.title} changes by a factor of "
     text += ", ".join(parts)
-    if all(loops) and all(len({_per_fma(one) for one in s.made}) == 1 for s in (before, source)):
+    if all(loops) and all(len({_per_fma(result) for result in s.made}) == 1 for s in (before, source)):
         text += f"; with all of them, SASS instructions per fma change from {loops[0]} to {loops[1]}"
     return f"{text}."
 
 
-def _per_fma(made: CompilerResult) -> str:
-    value = made.figures["instructions per fma"]
+def _per_fma(result: CompilerResult) -> str:
+    value = result.figures["instructions per fma"]
     return "" if value is None else f"{value:.2f}"
 
 

@@ -9,7 +9,7 @@ from lab.measured.counters import PIPES, STALLS, Profile
 from lab.recorded.run_records import VariantRecord
 
 MOST_WAITS: Final = 3
-"""Most reasons for waiting that a sentence names."""
+"""Most stall reasons a sentence names."""
 
 
 def per_needed(amount: Callable[[Profile], float | None]) -> Callable[[VariantRecord], float | None]:
@@ -27,7 +27,7 @@ l2_per_needed = per_needed(lambda profile: profile.l2_bytes)
 
 
 def wait(record: VariantRecord) -> str | None:
-    """Return the most frequent reason for which warps wait: ``long scoreboard 62%``; None without counters."""
+    """Return the most frequent stall reason of warps: ``long scoreboard 62%``; None without counters."""
     waits = record.profile.waits if record.profile else {}
     return next((f"{words(state)} {share:.0%}" for state, share in waits.items()), None)
 
@@ -44,62 +44,62 @@ def busiest(profile: Profile) -> tuple[str, float] | None:
 
 def rows(record: VariantRecord) -> list[tuple[str, str]]:
     """Return (name, text) of every counted figure; empty without counters."""
-    found = record.profile
-    if found is None:
+    profile = record.profile
+    if profile is None:
         return []
-    made = [("profiler", found.profiler), ("L2 cache", found.cache)]
-    if found.dram_bytes is not None:
-        needed = dram_per_needed(record)
-        over = f", {needed:.2f} per byte needed" if needed is not None else ""
-        made.append(("DRAM traffic", f"{found.dram_bytes / 1e6:,.2f} MB{over}"))
-    if found.l2_bytes is not None:
-        made.append(("L2 traffic", f"{found.l2_bytes / 1e6:,.2f} MB"))
-    if found.duration_ms is not None:
-        made.append(("duration", f"{found.duration_ms:.4f} ms under the profiler"))
-    if found.clock_hz is not None:
-        made.append(("SM clock", f"{found.clock_hz / 1e9:.2f} GHz under the profiler"))
-    if found.instructions is not None:
-        made.append(("executed", f"{found.instructions:,.0f} warp instructions"))
-    if found.occupancy is not None:
-        made.append(("occupancy", f"{found.occupancy:.1%} achieved"))
-    if found.issue_share is not None:
-        made.append(("issue slots", f"{found.issue_share:.1%} used"))
-    made += [(f"pipe {pipe}", f"{share:.1%} of its peak: {PIPES[pipe]}") for pipe, share in found.pipes.items()]
-    made += [
+    lines = [("profiler", profile.profiler), ("L2 cache", profile.cache)]
+    if profile.dram_bytes is not None:
+        per_byte = dram_per_needed(record)
+        over = f", {per_byte:.2f} per byte needed" if per_byte is not None else ""
+        lines.append(("DRAM traffic", f"{profile.dram_bytes / 1e6:,.2f} MB{over}"))
+    if profile.l2_bytes is not None:
+        lines.append(("L2 traffic", f"{profile.l2_bytes / 1e6:,.2f} MB"))
+    if profile.duration_ms is not None:
+        lines.append(("duration", f"{profile.duration_ms:.4f} ms under the profiler"))
+    if profile.clock_hz is not None:
+        lines.append(("SM clock", f"{profile.clock_hz / 1e9:.2f} GHz under the profiler"))
+    if profile.instructions is not None:
+        lines.append(("executed", f"{profile.instructions:,.0f} warp instructions"))
+    if profile.occupancy is not None:
+        lines.append(("occupancy", f"{profile.occupancy:.1%} achieved"))
+    if profile.issue_share is not None:
+        lines.append(("issue slots", f"{profile.issue_share:.1%} used"))
+    lines += [(f"pipe {pipe}", f"{share:.1%} of its peak: {PIPES[pipe]}") for pipe, share in profile.pipes.items()]
+    lines += [
         (words(state), f"{share:.1%} of the stalled warps: {STALLS[state]}")
-        for state, share in found.waits.items()
+        for state, share in profile.waits.items()
         if share >= 0.01  # noqa: PLR2004 - rarer states explain nothing
     ]
-    if len(found.launches) > 1:
-        made += [
+    if len(profile.launches) > 1:
+        lines += [
             (
-                one.kernel,
+                launch.kernel,
                 "; ".join(
                     text
                     for value, text in (
-                        (one.dram_read_bytes, f"{(one.dram_read_bytes or 0) / 1e6:,.2f} MB read from DRAM"),
-                        (one.dram_write_bytes, f"{(one.dram_write_bytes or 0) / 1e6:,.2f} MB written"),
-                        (one.occupancy, f"occupancy {one.occupancy or 0:.0%}"),
+                        (launch.dram_read_bytes, f"{(launch.dram_read_bytes or 0) / 1e6:,.2f} MB read from DRAM"),
+                        (launch.dram_write_bytes, f"{(launch.dram_write_bytes or 0) / 1e6:,.2f} MB written"),
+                        (launch.occupancy, f"occupancy {launch.occupancy or 0:.0%}"),
                     )
                     if value is not None
                 ),
             )
-            for one in found.launches
+            for launch in profile.launches
         ]
-    return [*made, *(("note", note) for note in found.notes)]
+    return [*lines, *(("note", note) for note in profile.notes)]
 
 
 def sentence(record: VariantRecord) -> str:
     """Summarise a variant's counters in a sentence; empty without counters."""
-    found, parts = record.profile, []
-    if found is None:
+    profile, parts = record.profile, []
+    if profile is None:
         return ""
-    if found.issue_share is not None:
-        parts.append(f"its schedulers issue in {found.issue_share:.0%} of the cycles")
-    if (pipe := busiest(found)) is not None:
+    if profile.issue_share is not None:
+        parts.append(f"its schedulers issue in {profile.issue_share:.0%} of the cycles")
+    if (pipe := busiest(profile)) is not None:
         parts.append(f"the {pipe[0]} pipe is at {pipe[1]:.0%} of its peak")
-    if waits := [f"{words(state)} ({share:.0%})" for state, share in list(found.waits.items())[:MOST_WAITS]]:
+    if waits := [f"{words(state)} ({share:.0%})" for state, share in list(profile.waits.items())[:MOST_WAITS]]:
         parts.append(f"stalled warps wait for {', '.join(waits)}")
-    if (moved := dram_per_needed(record)) is not None:
-        parts.append(f"DRAM moves {moved:.2f} bytes per byte needed")
+    if (dram_ratio := dram_per_needed(record)) is not None:
+        parts.append(f"DRAM moves {dram_ratio:.2f} bytes per byte needed")
     return f"According to the hardware counters, {'; '.join(parts)}." if parts else ""

@@ -1,4 +1,4 @@
-"""Throughput along a problem axis: a line for each kernel and each baseline, and where each kernel is the fastest."""
+"""Throughput along a problem axis: a line per kernel and baseline, and the fastest kernel at each value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store.figures import Response, text
 
 LEAST_VALUES: Final = 3
-"""Least number of values of an axis that make a curve."""
+"""Fewest values of an axis that make a curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What the chart along an axis shows: a curve, or one for each value of the problem's other fields.
+    """The data of a chart along an axis: a curve, or one per value of the problem's other fields.
 
     Attributes:
         axis: The problem's field.
@@ -59,9 +59,9 @@ class Curve:
         """Labels of the curves; a single empty label where there is one curve."""
         return tuple(dict.fromkeys(point.part for point in self.points))
 
-    def only(self, part: str) -> Curve:
+    def only(self, facet: str) -> Curve:
         """Return the curve of one part."""
-        return replace(self, points=tuple(point for point in self.points if point.part == part))
+        return replace(self, points=tuple(point for point in self.points if point.part == facet))
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -80,16 +80,19 @@ def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) 
     if len(numbers) != 1:
         return None
     axis = numbers[0]
-    others = [name for name in run.problem_axes if name != axis]
+    other_axes = [name for name in run.problem_axes if name != axis]
     at: dict[str, dict[float, list[VariantRecord]]] = {}
     for record in records:
-        part = " ".join(f"{name}={text(record.problem.get(name))}" for name in others)
-        at.setdefault(part, {}).setdefault(float(record.problem[axis]), []).append(record)
+        facet = " ".join(f"{name}={text(record.problem.get(name))}" for name in other_axes)
+        at.setdefault(facet, {}).setdefault(float(record.problem[axis]), []).append(record)
     xs = sorted({x for values in at.values() for x in values})
     if len(xs) < LEAST_VALUES:
         return None
     points = [
-        point for part, values in at.items() for x in sorted(values) for point in _points(x, values[x], response, part)
+        point
+        for facet, values in at.items()
+        for x in sorted(values)
+        for point in _points(x, values[x], response, facet)
     ]
     parts = list(at)
     names = list(dict.fromkeys([*(record.kernel for record in records), *(point.name for point in points)]))
@@ -97,21 +100,30 @@ def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) 
     return Curve(axis, tuple(points), xs[0] > 0 and xs[-1] / xs[0] > 100) if points else None  # noqa: PLR2004
 
 
-def _points(x: float, records: Sequence[VariantRecord], response: Response, part: str) -> list[CurvePoint]:
+def _points(x: float, records: Sequence[VariantRecord], response: Response, facet: str) -> list[CurvePoint]:
     best: dict[str, tuple[float, VariantRecord]] = {}
     for record in records:
         value = response.standing(record)
         if value is not None and (record.kernel not in best or value > best[record.kernel][0]):
             best[record.kernel] = (value, record)
     top = max((value for value, _ in best.values()), default=0.0)
-    made = [
-        CurvePoint(x, name, response.of(one) or 0.0, one.label, one.variant, "kernel", value == top, part)
-        for name, (value, one) in best.items()
+    points = [
+        CurvePoint(
+            x,
+            name,
+            response.of(best_record) or 0.0,
+            best_record.label,
+            best_record.variant,
+            "kernel",
+            value == top,
+            facet,
+        )
+        for name, (value, best_record) in best.items()
     ]
     if response.kind is Kind.MEASURED:
         beside = _baselines(records).items()
-        made += [CurvePoint(x, name, value, "", "", "baseline", best=False, part=part) for name, value in beside]
-    return made
+        points += [CurvePoint(x, name, value, "", "", "baseline", best=False, part=facet) for name, value in beside]
+    return points
 
 
 def _baselines(records: Sequence[VariantRecord]) -> dict[str, float]:

@@ -20,7 +20,7 @@ from lab.report.columns import Value
 from lab.store.figures import text
 
 MOST_LEVELS: Final = 24
-"""Most values of a factor that gets a chart; a seed or a fine grid has more."""
+"""Most values of a factor with a chart; a seed or a fine grid has more."""
 
 Observation = tuple[VariantRecord, float]
 
@@ -64,18 +64,18 @@ class Effect:
 
     @property
     def range(self) -> float:
-        """Greatest less least mean, in the unit of the response."""
+        """Greatest minus least mean, in the unit of the response."""
         means = [level.mean for level in self.levels]
         return max(means) - min(means)
 
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """Two factors together.
+    """The interaction of two factors.
 
     Attributes:
         first: Factor on the axis.
-        second: Factor that makes the lines.
+        second: Factor that distinguishes the lines.
         share: Share of variance that the pair explains beyond the sum of both factors alone, 0 to 1.
         cells: (value of first, value of second, mean response, variants).
     """
@@ -88,7 +88,7 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Something that differs between variants.
+    """A property that differs between variants.
 
     Attributes:
         name: Parameter name, `problem.` and a field's name, `compiler` or `arch`.
@@ -109,14 +109,14 @@ class Factor:
 
 def factors(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Factor, ...]:
     """Return the swept parameters, problem fields, compiler and architecture that take 2 to `MOST_LEVELS` values."""
-    known = [Factor(name, parameter=True) for name in run.swept]
-    known += [Factor(f"problem.{name}", parameter=False) for name in run.problem_axes]
-    known += [Factor(name, parameter=False) for name in ("compiler", "arch")]
+    candidates = [Factor(name, parameter=True) for name in run.swept]
+    candidates += [Factor(f"problem.{name}", parameter=False) for name in run.problem_axes]
+    candidates += [Factor(name, parameter=False) for name in ("compiler", "arch")]
 
     def levels(factor: Factor) -> int:
         return len({text(value) for record in records if (value := factor.of(record)) is not None})
 
-    return tuple(factor for factor in known if 1 < levels(factor) <= MOST_LEVELS)
+    return tuple(factor for factor in candidates if 1 < levels(factor) <= MOST_LEVELS)
 
 
 def observations(
@@ -139,12 +139,12 @@ def strongest_interaction(factors: Sequence[Factor], observed: Sequence[Observat
     """
     responses = np.array([response for _, response in observed])
     columns = [_column(factor, observed) for factor in factors]
-    found = [
+    interactions = [
         interaction
         for first, second in combinations(columns, 2)
         if (interaction := _interaction(first, second, responses)) is not None
     ]
-    return max(found, key=lambda interaction: interaction.share, default=None)
+    return max(interactions, key=lambda interaction: interaction.share, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +163,10 @@ class _Column:
 
 
 def _column(factor: Factor, observed: Sequence[Observation]) -> _Column:
-    given = [factor.of(record) for record, _ in observed]
-    distinct = sorted({text(v): v for v in given if v is not None}.items(), key=lambda item: _order(item[1]))
+    values = [factor.of(record) for record, _ in observed]
+    distinct = sorted({text(v): v for v in values if v is not None}.items(), key=lambda item: _order(item[1]))
     places = {name: place for place, (name, _) in enumerate(distinct)}
-    codes = np.array([-1 if v is None else places[text(v)] for v in given], np.int64)
+    codes = np.array([-1 if v is None else places[text(v)] for v in values], np.int64)
     return _Column(factor.name, tuple(value for _, value in distinct), codes)
 
 
@@ -178,7 +178,7 @@ def _groups(keys: Sequence[object], values: Sequence[float]) -> dict[object, NDA
 
 
 def _share(groups: Iterable[NDArray[np.float64]]) -> float:
-    """Between-group over total sum of squares (η²); 0 where nothing varies beyond rounding."""
+    """Return between-group over total sum of squares (η²); 0 where nothing varies beyond rounding."""
     listed = list(groups)
     pooled = np.concatenate(listed)
     total = float(((pooled - pooled.mean()) ** 2).sum())
@@ -224,5 +224,5 @@ def _interaction(first: _Column, second: _Column, responses: NDArray[np.float64]
 
 
 def _share_of(codes: NDArray[np.int64], values: NDArray[np.float64]) -> float:
-    """`_share` of groups that are given by codes."""
+    """Return `_share` of groups given by codes."""
     return _share([values[codes == code] for code in np.unique(codes)])

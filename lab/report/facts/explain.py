@@ -1,4 +1,4 @@
-"""What explains a curve: bytes moved, instructions and occupancy of each kernel's best variant along the axis."""
+"""Figures that explain a curve: bytes moved, instructions and occupancy of each kernel's best variant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Figure:
 FIGURES: Final = (
     Figure("bytes", "bytes moved per byte needed", ("moved_per_byte_needed", "counted_per_byte_needed")),
     Figure("occupancy", "occupancy", ("occupancy", "achieved_occupancy")),
-    Figure("special", "exponentials and their like", ("executed_special_share",)),
+    Figure("special", "exponentials and other special functions", ("executed_special_share",)),
     Figure("convert", "conversions between types", ("executed_convert_share",)),
 )
 """Figures that explain the curve of a memory-bound operator."""
@@ -80,13 +80,13 @@ class KernelSummary:
 
 @dataclass(frozen=True, slots=True)
 class CurveExplanation:
-    """What the section shows.
+    """The content of the section that explains a curve.
 
     Attributes:
         figures: Those that have values other than zero.
         columns: Their columns, by name, in order.
-        points: Of the charts.
-        families: The table, a row a kernel.
+        points: Points of the charts.
+        families: The table, one row per kernel.
     """
 
     figures: tuple[Figure, ...]
@@ -96,45 +96,49 @@ class CurveExplanation:
 
 
 def explain(
-    found: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], unit: str
+    curve: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], unit: str
 ) -> CurveExplanation | None:
     """Explain a curve; None without one, where throughput counts operations, or without emulation and counters."""
-    if found is None or unit is Merit.TFLOPS:
+    if curve is None or unit is Merit.TFLOPS:
         return None
-    named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
+    columns_by_name, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
     points = [
         ExplanatoryPoint(point.x, point.name, figure.id, kind, float(value), point.variant)
-        for point in found.points
+        for point in curve.points
         if point.variant
         for figure in FIGURES
-        for column in (named[name] for name in figure.columns)
+        for column in (columns_by_name[name] for name in figure.columns)
         if (kind := column.kind) is not None and isinstance(value := column.get(by_id[point.variant]), int | float)
     ]
     telling = {point.figure for point in points if point.value}
     figures = tuple(figure for figure in FIGURES if figure.id in telling)
     if not any(point.kind in (Kind.EMULATED, Kind.MEASURED) for point in points):
         return None
-    shown = {name: named[name] for figure in figures for name in figure.columns}
+    telling_columns = {name: columns_by_name[name] for figure in figures for name in figure.columns}
     families = tuple(
-        _summary(name, found.only(part), by_id, shown) for part in found.parts for name in found.only(part).kernels
+        _summary(name, curve.only(facet), by_id, telling_columns)
+        for facet in curve.parts
+        for name in curve.only(facet).kernels
     )
-    return CurveExplanation(figures, shown, tuple(point for point in points if point.figure in telling), families)
+    return CurveExplanation(
+        figures, telling_columns, tuple(point for point in points if point.figure in telling), families
+    )
 
 
 def _summary(
     name: str,
-    found: Curve,
+    curve: Curve,
     by_id: Mapping[str, VariantRecord],
-    shown: Mapping[str, Column],
+    columns: Mapping[str, Column],
 ) -> KernelSummary:
-    best = [point for point in found.points if point.name == name and point.variant]
+    best = [point for point in curve.points if point.name == name and point.variant]
     records = [by_id[point.variant] for point in best]
-    figures = {key: _range(column, records) for key, column in shown.items()}
+    figures = {key: _range(column, records) for key, column in columns.items()}
     waits = [counted.words(next(iter(r.profile.waits))) for r in records if r.profile and r.profile.waits]
     return KernelSummary(
         best[0].part,
         name,
-        ranges(sorted({point.x for point in found.points}), {point.x for point in best if point.best}),
+        ranges(sorted({point.x for point in curve.points}), {point.x for point in best if point.best}),
         {key: words for key, words in figures.items() if words},
         ", ".join(dict.fromkeys(waits)),
     )
@@ -151,10 +155,10 @@ def _range(column: Column, records: Iterable[VariantRecord]) -> str:
 
 def ranges(axis: Sequence[float], chosen: Iterable[float]) -> str:
     """Format chosen values of an axis with neighbours joined: ``256 to 1024, 4096``."""
-    wanted, runs = set(chosen), list[list[float]]()
+    selected, runs = set(chosen), list[list[float]]()
     for before, x in zip([None, *axis], axis, strict=False):
-        if x in wanted:
-            if before in wanted:
+        if x in selected:
+            if before in selected:
                 runs[-1].append(x)
             else:
                 runs.append([x])

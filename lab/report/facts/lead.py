@@ -1,8 +1,8 @@
 """The lead of the page: which variant is best, and what each parameter changed, in at most sixty words.
 
 The effect of a parameter is that of variants which differ in it alone: the median of their ratios. Where constraints
-leave no such pairs, the best variants with each value are compared. A difference within what the figures scatter or err
-is none.
+leave no such pairs, the best variants with each value are compared. A difference within the figures' scatter or error
+counts as none.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from lab.store.figures import Basis, Response, name_of, text
 
 MOST_WORDS: Final = 60
 _LEVELS: Final = 3
-"""Most values of a parameter that the lead names, besides the one that they are compared with."""
+"""Most values of a parameter the lead names, besides the base value."""
 _LONG: Final = 14
-"""A name of more words gives way to the variant's id."""
+"""Most words of a name; a longer one gives way to the variant's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelEffect:
-    """What one value of a parameter does, compared with the parameter's first value.
+    """The effect of one value of a parameter, compared with its first value.
 
     Attributes:
         level: The value.
         ratio: Throughput over that with the first value.
-        matters: The difference is beyond what the figures scatter or err.
-        causes: What changed in the machine code and can explain it.
+        matters: The difference exceeds the figures' scatter or error.
+        causes: Changes in the machine code that can explain it.
         pairs: The variants that were compared.
     """
 
@@ -51,7 +51,7 @@ class LevelEffect:
 
 @dataclass(frozen=True, slots=True)
 class ParameterEffect:
-    """What a parameter does.
+    """The effect of a parameter.
 
     Attributes:
         name: The parameter.
@@ -77,26 +77,28 @@ def parameter_effects(
     """Return the effect of each swept parameter: those of the question first, then the largest first."""
     ranked = tuple(r for r in records if response.of(r))
     problems = {r.variant: label for label, group in figures.by_problem(run, ranked).items() for r in group}
-    made = []
+    swept_effects = []
     for name in run.swept:
         values = {text(v): v for r in ranked if (v := r.parameters.get(name)) is not None}
         if not 1 < len(values) <= MOST_LEVELS:
             continue
         order = _ordered(list(values.values()))
         pairing = _Pairing(name, ranked, problems, response)
-        found = [
+        comparable = [
             [(level, pairs) for level in order[place + 1 :] if _ratios(pairs := pairing.pairs(base, level), response)]
             for place, base in enumerate(order[:-1])
         ]
-        most = max(range(len(found)), key=lambda place: len(found[place]))
-        effects = tuple(one for level, pairs in found[most] if (one := _compared(level, pairs, response)))
+        base_place = max(range(len(comparable)), key=lambda place: len(comparable[place]))
+        effects = tuple(
+            effect for level, pairs in comparable[base_place] if (effect := _compared(level, pairs, response))
+        )
         if effects:
-            made.append(ParameterEffect(name, order[most], effects, asked(name, run.question)))
-    return tuple(sorted(made, key=lambda one: (not one.asked, -one.size)))
+            swept_effects.append(ParameterEffect(name, order[base_place], effects, asked(name, run.question)))
+    return tuple(sorted(swept_effects, key=lambda effect: (not effect.asked, -effect.size)))
 
 
 def asked(name: str, question: str) -> bool:
-    """Whether a question names a parameter: one of its words of at least four letters occurs in it."""
+    """Return whether a question contains a word of a parameter's name, of at least four letters."""
     words = [word for word in name.lower().split("_") if len(word) >= 4]  # noqa: PLR2004 - shorter ones occur anywhere
     return any(word in question.lower() for word in words)
 
@@ -107,7 +109,7 @@ def _ordered(values: list[Value]) -> list[Value]:
 
 
 class _Pairing:
-    """Pairs variants with one value of a parameter with those that have another."""
+    """Pairs of variants that differ in one parameter."""
 
     def __init__(
         self, name: str, records: Sequence[VariantRecord], problems: Mapping[str, str], response: Response
@@ -116,9 +118,9 @@ class _Pairing:
 
         Args:
             name: The parameter.
-            records: All of which have a response.
+            records: Variants that have a response.
             problems: Variant id to its problem's label.
-            response: Says which is the best of several.
+            response: The quantity that ranks variants.
         """
         self._with: dict[Value, list[tuple[object, VariantRecord]]] = {}
         self._best: dict[Value, dict[tuple[str, str], VariantRecord]] = {}
@@ -135,19 +137,19 @@ class _Pairing:
         The latter are paired problem by problem.
         """
         before = dict(self._with.get(base, ()))
-        if found := [(before[rest], record) for rest, record in self._with.get(level, ()) if rest in before]:
-            return found
+        if matched := [(before[setting], record) for setting, record in self._with.get(level, ()) if setting in before]:
+            return matched
         first, second = self._best.get(base, {}), self._best.get(level, {})
         return [(record, second[key]) for key, record in first.items() if key in second]
 
 
 def _rest(record: VariantRecord, name: str) -> object:
-    others = tuple((key, value) for key, value in record.parameters.items() if key != name)
-    return record.kernel, others, tuple(record.problem.items()), record.arch, record.compiler
+    other_parameters = tuple((key, value) for key, value in record.parameters.items() if key != name)
+    return record.kernel, other_parameters, tuple(record.problem.items()), record.arch, record.compiler
 
 
 def _ratios(pairs: Sequence[Pair], response: Response) -> list[float]:
-    """Return the responses after over those before; empty where one of them is none, so that nothing compares."""
+    """Return the ratios of responses, after over before; empty if one of them is 0, so that nothing compares."""
     ratios = [(response.of(after) or 0.0) / before for a, after in pairs if (before := response.of(a))]
     return ratios if ratios and min(ratios) > 0 else []
 
@@ -176,17 +178,19 @@ def kernel_steps(
     ranked = [r for r in records if response.of(r)]
     names = list(dict.fromkeys(r.kernel for r in ranked))
     groups = figures.by_problem(run, tuple(ranked)).values()
-    made = []
+    steps = []
     for before, after in pairwise(names):
         pairs = []
         for group in groups:
-            both = [[r for r in group if r.kernel == name] for name in (before, after)]
-            if all(both):
-                first, second = (max(some, key=lambda r: response.standing(r) or 0.0) for some in both)
+            candidates = [[r for r in group if r.kernel == name] for name in (before, after)]
+            if all(candidates):
+                first, second = (
+                    max(kernel_records, key=lambda r: response.standing(r) or 0.0) for kernel_records in candidates
+                )
                 pairs.append((first, second))
-        if len(pairs) == len(groups) and (found := _compared(after, pairs, response)) is not None:
-            made.append((before, found))
-    return tuple(sorted(made, key=lambda step: -abs(math.log(step[1].ratio))))
+        if len(pairs) == len(groups) and (effect := _compared(after, pairs, response)) is not None:
+            steps.append((before, effect))
+    return tuple(sorted(steps, key=lambda step: -abs(math.log(step[1].ratio))))
 
 
 def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> str:
@@ -195,21 +199,21 @@ def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     if not best:
         return nothing_compared(records)
     first = _winners(run, records, response) if run.problem_axes else _winner(run, records, best, response)
-    said, words = [first], len(first.split())
+    sentences, words = [first], len(first.split())
     if response.basis is Basis.CEILING or (not run.problem_axes and _all_tied(records, response)):
-        return " ".join(said)
+        return " ".join(sentences)
     clauses = [_sentence(effect, response.kind) for effect in parameter_effects(run, records, response)]
     clauses += [_step(before, level) for before, level in kernel_steps(run, records, response)[:2]]
     for short, long in clauses:
-        chosen = next((one for one in (long, short) if one and words + len(one.split()) <= MOST_WORDS), "")
+        chosen = next((clause for clause in (long, short) if clause and words + len(clause.split()) <= MOST_WORDS), "")
         if chosen:
-            said.append(chosen)
+            sentences.append(chosen)
             words += len(chosen.split())
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def nothing_compared(records: Sequence[VariantRecord]) -> str:
-    """Say that no variant can be ranked, and what became of them."""
+    """Report that no variant can be ranked, with the counts by status."""
     counts = Counter(record.status for record in records)
     fared = ", ".join(f"{count} {status}" for status, count in counts.items())
     return f"No variant can be compared: {fared}." if fared else "No variant can be compared."
@@ -222,7 +226,7 @@ def _all_tied(records: tuple[VariantRecord, ...], response: Response) -> bool:
 def _winner(
     run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
 ) -> str:
-    """Name the best variant with its ratio, or say that several tie."""
+    """Name the best variant with its ratio, or report a tie."""
     first, tied = best[0], figures.tied_with_best(records, response)
     rate = f"{response.text(response.of(first) or 0.0)} {response.unit}"
     if response.basis is Basis.CEILING:
@@ -236,16 +240,14 @@ def _winner(
         return f"The {len(best)} variants cannot be told apart without a GPU: their predicted times differ too little."
     rate += _against(run, first, best, response)
     if len(tied) > 1:
-        others = f"{len(tied) - 1} other{'s' if len(tied) > 2 else ''}"  # noqa: PLR2004 - one other
-        return (
-            f"{_named(first)} and {others} tie for the {'' if measured else 'predicted '}best of {len(best)}: {rate}."
-        )
+        ties = f"{len(tied) - 1} other{'s' if len(tied) > 2 else ''}"  # noqa: PLR2004 - one other
+        return f"{_named(first)} and {ties} tie for the {'' if measured else 'predicted '}best of {len(best)}: {rate}."
     verb = "is the fastest" if measured else "is predicted to be the fastest"
     return f"{_named(first)} {verb} of {len(best)}: {rate}."
 
 
 def _against(run: RunRecord, first: VariantRecord, best: Sequence[VariantRecord], response: Response) -> str:
-    """Compare with the baseline, a setting of parameters or another implementation, else with the median variant."""
+    """Compare with the baseline setting, else with the baseline implementation, else with the median variant."""
     over = figures.over_setting(run, best, response).get(first.variant)
     if over is not None:
         return f", {over:.3f} × {figures.setting_in_words(run.setting)}"
@@ -258,33 +260,35 @@ def _against(run: RunRecord, first: VariantRecord, best: Sequence[VariantRecord]
 
 
 def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> str:
-    """Say which kernel, or which variant, is best in how many problems."""
+    """Report which kernel, or which variant, is best in how many problems."""
     groups = [group for group in figures.by_problem(run, records).values() if figures.ranked(group, response)]
     firsts = [figures.ranked(group, response)[0] for group in groups]
-    told = [len(figures.tied_with_best(g, response)) < len(figures.ranked(g, response)) for g in groups]
+    distinct = [len(figures.tied_with_best(g, response)) < len(figures.ranked(g, response)) for g in groups]
     alone = all(len(figures.ranked(g, response)) == 1 for g in groups)
     rates = sorted(response.of(record) or 0.0 for record in firsts)
     low, high, measured = response.text(rates[0]), response.text(rates[-1]), response.kind is Kind.MEASURED
     span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
     if response.basis is Basis.CEILING:
-        return f"The highest ceilings of {len(groups)} problems are {span}. A ceiling predicts no throughput."
-    if not any(told) and not alone:
-        how = "no measurable difference" if measured else "cannot be told apart without a GPU"
-        return f"In each of {len(groups)} problems the variants tie ({how}): {span}."
+        return f"The highest ceilings of {len(groups)} problems are {span}. A ceiling does not predict throughput."
+    if not any(distinct) and not alone:
+        reason = "no measurable difference" if measured else "cannot be told apart without a GPU"
+        return f"In each of {len(groups)} problems the variants tie ({reason}): {span}."
     if len({record.kernel for record in records}) > 1:
         name, count = Counter(record.kernel for record in firsts).most_common(1)[0]
         verb = "is best" if measured else "is predicted to be best"
-        said = f"{name} {verb} in {count} of {len(groups)} problems: {span}"
+        claim = f"{name} {verb} in {count} of {len(groups)} problems: {span}"
     else:
-        said = f"The best variants of {len(groups)} problems {'reach' if measured else 'are predicted to reach'} {span}"
-    return f"{said}{_beside(firsts) if measured else ''}."
+        claim = (
+            f"The best variants of {len(groups)} problems {'reach' if measured else 'are predicted to reach'} {span}"
+        )
+    return f"{claim}{_beside(firsts) if measured else ''}."
 
 
 def _beside(firsts: Sequence[VariantRecord]) -> str:
-    """Compare winners with their baseline, where all have the same."""
+    """Compare winners with their baseline, if all share one."""
     timed = [record.measurement for record in firsts if record.measurement]
-    ratios = [one.ratio_to_baseline for one in timed if one.ratio_to_baseline is not None]
-    names = {one.baseline_name for one in timed if one.baseline_name}
+    ratios = [measurement.ratio_to_baseline for measurement in timed if measurement.ratio_to_baseline is not None]
+    names = {measurement.baseline_name for measurement in timed if measurement.baseline_name}
     return f", median {median(ratios):.3f} × {names.pop()}" if ratios and len(names) == 1 else ""
 
 
@@ -301,7 +305,7 @@ def _percent(ratio: float) -> str:
 
 
 def _chosen(levels: Sequence[LevelEffect]) -> list[LevelEffect]:
-    """The levels that are named: all of a few; of many the best, the worst and the last."""
+    """Return the levels to name: all of a few; of many the best, the worst and the last."""
     if len(levels) <= _LEVELS:
         return list(levels)
     keep = {id(max(levels, key=lambda x: x.ratio)), id(min(levels, key=lambda x: x.ratio)), id(levels[-1])}
@@ -309,30 +313,30 @@ def _chosen(levels: Sequence[LevelEffect]) -> list[LevelEffect]:
 
 
 def _sentence(effect: ParameterEffect, kind: Kind) -> tuple[str, str]:
-    """Say what a parameter does, without and with causes."""
+    """Describe the effect of a parameter, without and with causes."""
     if not any(level.matters for level in effect.levels):
         if effect.asked:
-            how = "measurable" if kind is Kind.MEASURED else "predicted"
-            return (f"{effect.name}: no {how} difference.",) * 2
+            kind_word = "measurable" if kind is Kind.MEASURED else "predicted"
+            return (f"{effect.name}: no {kind_word} difference.",) * 2
         return "", ""
     chosen = _chosen(effect.levels)
     explained = max((x for x in chosen if x.causes), key=lambda x: abs(math.log(x.ratio)), default=None)
-    made = []
+    sentences = []
     for with_causes in (False, True):
         parts = []
         for level in chosen:
-            said = _percent(level.ratio) if level.matters else "no difference"
-            part = f"to {text(level.level)}: {said}"
+            effect_text = _percent(level.ratio) if level.matters else "no difference"
+            clause = f"to {text(level.level)}: {effect_text}"
             if with_causes and level is explained:
-                part += f", {because(level.causes, level.pairs)}"
-            parts.append(part)
-        made.append(f"{effect.name} {text(effect.base)} {'; '.join(parts)}.")
-    return made[0], made[1]
+                clause += f", {because(level.causes, level.pairs)}"
+            parts.append(clause)
+        sentences.append(f"{effect.name} {text(effect.base)} {'; '.join(parts)}.")
+    return sentences[0], sentences[1]
 
 
 def _step(before: str, level: LevelEffect) -> tuple[str, str]:
     if not level.matters:
         return "", ""
     short = f"{before} to {level.level}: {_percent(level.ratio)}"
-    why = because(level.causes, level.pairs)
-    return f"{short}.", f"{short}, {why}." if why else f"{short}."
+    cause = because(level.causes, level.pairs)
+    return f"{short}.", f"{short}, {cause}." if cause else f"{short}."

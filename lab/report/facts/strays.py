@@ -1,4 +1,4 @@
-"""The variants whose predictions are furthest from the measurement, and which cost the hardware counters show."""
+"""Outliers: variants with the largest prediction errors, and the costs the hardware counters show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.report.facts.counted import busiest, words
 from lab.store import figures
 
 MOST: Final = 6
-"""Most variants that the page shows."""
+"""Most variants the page shows."""
 
 CAUSES: Final[dict[str, str]] = {
     "long_scoreboard": Cause.GLOBAL,
@@ -28,7 +28,7 @@ CAUSES: Final[dict[str, str]] = {
     "wait": Cause.STALL,
     "dispatch_stall": Cause.BANKS,
 }
-"""State of a warp to the cause in the scheduler model; the model lacks the other states."""
+"""State of a warp to cause in the scheduler model, which lacks the other states."""
 
 ISSUING: Final = "issuing"
 """Cause of the cycles in which an instruction issues; the model splits them into fma and others."""
@@ -39,7 +39,7 @@ _WAITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A profiled variant and its prediction.
+    """A profiled variant with an outlying prediction.
 
     Attributes:
         variant: Id.
@@ -49,7 +49,7 @@ class Stray:
         modelled: Largest cost in the model besides fma; empty without an estimate.
         issue: Share of the cycles with an issue, as text; empty where it was not counted.
         pipe: The busiest pipe and its utilisation; may be empty.
-        waits: Reasons for which stalled warps wait, the most frequent first; may be empty.
+        waits: Stall reasons, the most frequent first; may be empty.
         missing: Cost that the prediction lacks or overestimates; empty where the counters do not show it.
     """
 
@@ -71,8 +71,8 @@ class Stray:
 
 def strays(records: Sequence[VariantRecord]) -> tuple[Stray, ...]:
     """Return at most `MOST` profiled variants, the largest relative error of the prediction first."""
-    found = [made for record in records if (made := _stray(record)) is not None]
-    return tuple(sorted(found, key=lambda one: -abs(math.log(one.ratio)))[:MOST])
+    outliers = [outlier for record in records if (outlier := _stray(record)) is not None]
+    return tuple(sorted(outliers, key=lambda outlier: -abs(math.log(outlier.ratio)))[:MOST])
 
 
 def _stray(record: VariantRecord) -> Stray | None:
@@ -113,19 +113,19 @@ def missing(profile: Profile, shares: Mapping[str, float], ratio: float) -> str:
     differences = {
         cause: sign * (counted.get(cause, 0.0) - modelled.get(cause, 0.0)) for cause in {**counted, **modelled}
     }
-    most = max(differences, key=lambda cause: differences[cause])
-    if not counted or differences[most] <= 0:
+    worst = max(differences, key=lambda cause: differences[cause])
+    if not counted or differences[worst] <= 0:
         return ""
-    where = "in the model" if shares else "in the ceiling"
-    here, there = counted.get(most, 0.0), modelled.get(most, 0.0)
-    return f"{most}: {here * 100:.0f} cycles of each 100 predicted, {there * 100:.0f} {where}"
+    origin = "in the model" if shares else "in the ceiling"
+    counted_share, modelled_share = counted.get(worst, 0.0), modelled.get(worst, 0.0)
+    return f"{worst}: {counted_share * 100:.0f} cycles of each 100 predicted, {modelled_share * 100:.0f} {origin}"
 
 
 def _counted(profile: Profile) -> dict[str, float]:
     """Return the counted share of cycles by the model's causes; states that the model lacks keep their names."""
     if profile.issue_share is None:
         return {}
-    made: dict[str, float] = defaultdict(float, {ISSUING: profile.issue_share})
+    shares: dict[str, float] = defaultdict(float, {ISSUING: profile.issue_share})
     for state, share in profile.idle.items():
-        made[CAUSES.get(state, words(state))] += share
-    return dict(made)
+        shares[CAUSES.get(state, words(state))] += share
+    return dict(shares)

@@ -1,8 +1,8 @@
-"""What moving fewer bytes should gain, and what it gained: kernels and baselines that declare different traffic.
+"""Predicted and measured gains of moving fewer bytes, between kernels and baselines of different declared traffic.
 
-A kernel bound by memory takes as long as its bytes do, so one that moves a quarter of them should be four times as
+The time of a memory-bound kernel is that of its bytes, so one that moves a quarter of them should be four times as
 fast: that is what fusing a softmax's operations is expected to gain, (8MN + 4M) / 2MN. Traffic is what a template
-declares of each of its launches, and for one launch the least bytes of its problem. Of baselines it is what is known of
+declares of each of its launches, and for one launch the least bytes of its problem. For baselines it is derived from
 their operations (`lab.measured.baselines.declared_bytes`).
 """
 
@@ -20,7 +20,7 @@ from lab.store import figures
 from lab.store.figures import Response, name_of
 
 _ALIKE: Final = 1.02
-"""Traffic that differs by a smaller factor is the same: a column of row sums beside a matrix."""
+"""Ratio of traffic below which two count as equal, such as a column of row sums beside a matrix."""
 _NAMED: Final = 4
 """Most problems whose gains are listed one by one."""
 _MOST: Final = 3
@@ -29,11 +29,11 @@ _MOST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TrafficGain:
-    """One kernel or baseline against the fastest variant that moves least, in one problem.
+    """One kernel or baseline against the fastest variant that moves the fewest bytes, in one problem.
 
     Attributes:
         problem: The problem's label; empty where there is one problem.
-        fused: Name of the variant that moves least.
+        fused: Name of the variant that moves the fewest bytes.
         other: Name of the kernel or baseline that moves more.
         bytes_fused: Declared traffic of the first, in bytes.
         bytes_other: Declared traffic of the second, in bytes.
@@ -49,85 +49,87 @@ class TrafficGain:
 
     @property
     def predicted(self) -> float:
-        """Time of the second over that of the first, if both took as long as their bytes do."""
+        """Time of the second over that of the first, if both were bound by their bytes."""
         return self.bytes_other / self.bytes_fused
 
 
 def declared_traffic(record: VariantRecord) -> int | None:
-    """Return the bytes that all launches of a variant move; None where a launch of several declares none."""
+    """Return the bytes all launches of a variant move; None where one of several launches declares none."""
     if not record.steps:
         return record.bytes_moved or None
-    each = [step.bytes_moved for step in record.steps]
-    return sum(one for one in each if one) if all(one is not None for one in each) else None
+    step_bytes = [step.bytes_moved for step in record.steps]
+    return sum(count for count in step_bytes if count) if all(count is not None for count in step_bytes) else None
 
 
 def gains(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[TrafficGain, ...]:
-    """Compare what moves more bytes with what moves least, problem by problem.
+    """Compare variants that move more bytes with the one that moves fewest, problem by problem.
 
     Nothing is compared where throughput counts operations: bytes say little of such kernels' times. Of each kernel the
     best variant counts; of one with variants that declare different traffic, the best of each.
     """
     if response.unit is Merit.TFLOPS or any(record.merit is not Merit.BANDWIDTH for record in records):
         return ()
-    made: list[TrafficGain] = []
+    all_gains: list[TrafficGain] = []
     for label, group in figures.by_problem(run, records).items():
         moving: dict[tuple[str, int], VariantRecord] = {}
         for record in figures.ranked(group, response):
-            if moved := declared_traffic(record):
-                moving.setdefault((record.kernel, moved), record)
+            if declared := declared_traffic(record):
+                moving.setdefault((record.kernel, declared), record)
         if moving:
-            made += _of_problem(run, label, moving, response)
-    return tuple(made)
+            all_gains += _of_problem(run, label, moving, response)
+    return tuple(all_gains)
 
 
 def _of_problem(
     run: RunRecord, label: str, moving: dict[tuple[str, int], VariantRecord], response: Response
 ) -> list[TrafficGain]:
-    least = min(moved for _, moved in moving)
+    least = min(declared for _, declared in moving)
     # the first of those that move least is the fastest: they are in the order of their rank
     (kernel, own), best = next(item for item in moving.items() if item[0][1] < _ALIKE * least)
     kernels = [name for name, _ in moving]
 
-    def named(one: str, record: VariantRecord) -> str:
-        return one if kernels.count(one) == 1 else name_of(record, without=label)
+    def display_name(kernel_name: str, record: VariantRecord) -> str:
+        return kernel_name if kernels.count(kernel_name) == 1 else name_of(record, without=label)
 
-    fused, found = named(kernel, best), []
+    fused, compared = display_name(kernel, best), []
     own_ms = figures.time_ms(best, response) if response.kind is Kind.MEASURED else None
-    for (other, moved), record in moving.items():
-        if moved >= _ALIKE * own:
+    for (rival, declared), record in moving.items():
+        if declared >= _ALIKE * own:
             ms = figures.time_ms(record, response)
             ratio = ms / own_ms if ms and own_ms else None
-            found.append(TrafficGain(label, fused, named(other, record), own, moved, ratio))
+            compared.append(TrafficGain(label, fused, display_name(rival, record), own, declared, ratio))
     timed = best.measurement
     for name in () if timed is None else (timed.baseline_name, *timed.others):
         by_baseline = declared_bytes(name, run.operator, best.problem) if name else None
         if name and by_baseline and by_baseline >= _ALIKE * own:
             ratio = timed.ratio_to(name) if timed and own_ms else None
-            found.append(TrafficGain(label, fused, name, own, by_baseline, ratio))
-    return found
+            compared.append(TrafficGain(label, fused, name, own, by_baseline, ratio))
+    return compared
 
 
-def sentences(found: Sequence[TrafficGain]) -> tuple[str, ...]:
-    """Write the predicted gain beside the measured one: a sentence for each kernel or baseline that moves more."""
-    others: dict[str, list[TrafficGain]] = {}
-    for gain in found:
-        others.setdefault(gain.other, []).append(gain)
-    most = sorted(others.values(), key=lambda own: -median(gain.predicted for gain in own))[:_MOST]
-    return tuple(_sentence(own) for own in most)
+def sentences(compared: Sequence[TrafficGain]) -> tuple[str, ...]:
+    """Write predicted beside measured gains: a sentence per kernel or baseline that moves more."""
+    by_rival: dict[str, list[TrafficGain]] = {}
+    for gain in compared:
+        by_rival.setdefault(gain.other, []).append(gain)
+    largest = sorted(by_rival.values(), key=lambda own: -median(gain.predicted for gain in own))[:_MOST]
+    return tuple(_sentence(own) for own in largest)
 
 
 def _sentence(own: Sequence[TrafficGain]) -> str:
     names = {gain.fused for gain in own}
     fused = names.pop() if len(names) == 1 else "the fastest variant that moves least"
-    said = f"By declared bytes, {fused} should be {_span([gain.predicted for gain in own])} × as fast as {own[0].other}"
+    claim = (
+        f"By declared bytes, {fused} should be {_span([gain.predicted for gain in own])} × as fast as {own[0].other}"
+    )
     timed = [(gain.problem, gain.measured) for gain in own if gain.measured is not None]
     if not timed:
-        return f"{said}."
+        return f"{claim}."
     values = [measured for _, measured in timed]
     if len(timed) > _NAMED:
-        return f"{said}; measured: {_span(values)} × in {len(timed)} problems, median {median(values):.2f} ×."
-    each = [f"{measured:.2f} ×{f' ({problem})' if problem else ''}" for problem, measured in timed]
-    return f"{said}; measured: {', '.join(each)}."
+        return f"{claim}; measured: {_span(values)} × in {len(timed)} problems, median {median(values):.2f} ×."
+    measured_ratios = [f"{measured:.2f} ×{f' ({problem})' if problem else ''}" for problem, measured in timed]
+    return f"{claim}; measured: {', '.join(measured_ratios)}."
 
 
 def _span(values: Sequence[float]) -> str:

@@ -19,7 +19,7 @@ from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, percent
 
 MOST_SENTENCES: Final = 4
-"""Most problems that get a sentence each; with more, the opening has a summary and the page a table."""
+"""Most problems that get a sentence each; beyond that, the opening has a summary and the page a table."""
 
 MOST_ROWS: Final = 1000
 """Most problems in the table."""
@@ -64,8 +64,8 @@ class Winner:
         """Its throughput over that of each baseline timed beside it, by the baseline's name."""
         timed = self.record.measurement
         names = () if timed is None else (timed.baseline_name, *timed.others)
-        found = {name: timed.ratio_to(name) for name in names if timed and name}
-        return {name: ratio for name, ratio in found.items() if ratio is not None}
+        by_baseline = {name: timed.ratio_to(name) for name in names if timed and name}
+        return {name: ratio for name, ratio in by_baseline.items() if ratio is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class WinnerRow:
 
 @dataclass(frozen=True, slots=True)
 class WinnerTable:
-    """Problem by problem.
+    """The table of winners, problem by problem.
 
     Attributes:
         columns: Figures of the winners.
@@ -102,61 +102,61 @@ class WinnerTable:
 
 def winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Winner, ...]:
     """Return the winner of each problem that has one, in the experiment's order."""
-    made = []
+    best_of_problems = []
     for label, group in figures.by_problem(run, records).items():
         if best := figures.ranked(group, response):
             values = [response.of(record) or 0.0 for record in best]
             tied = sum(response.tied(best[0], record) for record in best)
-            made.append(Winner(label, best[0], values[0], tied, len(best)))
-    return tuple(made)
+            best_of_problems.append(Winner(label, best[0], values[0], tied, len(best)))
+    return tuple(best_of_problems)
 
 
-def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[str]]:
+def sentences(fastest: Sequence[Winner], response: Response) -> tuple[str, list[str]]:
     """Write the headline and the opening's sentences about the winners; there must be at least one."""
-    rates = [winner.value for winner in found]
+    rates = [winner.value for winner in fastest]
     low, high = response.text(min(rates)), response.text(max(rates))
     span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
-    headline = f"{_SIGN[response.basis]}{span} over {len(found)} problems"
-    reached = f"The best variants of {len(found)} problems {_WORDS[response.basis]}"
+    headline = f"{_SIGN[response.basis]}{span} over {len(fastest)} problems"
+    reached = f"The best variants of {len(fastest)} problems {_WORDS[response.basis]}"
     if response.basis is Basis.CEILING and low == high:
         return headline, [f"{reached} {span}."]  # one limit for all: nobody wins
-    if len(found) <= MOST_SENTENCES:
-        return headline, [f"{reached} {span}.", *(_sentence(winner, response) for winner in found)]
+    if len(fastest) <= MOST_SENTENCES:
+        return headline, [f"{reached} {span}.", *(_sentence(winner, response) for winner in fastest)]
     middle = response.text(median(rates))
-    said = [
-        f"{reached} {_range({w.problem: w.value for w in found}, response.format)} {response.unit}, median {middle}."
+    lines = [
+        f"{reached} {_range({w.problem: w.value for w in fastest}, response.format)} {response.unit}, median {middle}."
     ]
     if response.kind is Kind.MEASURED:
-        baselines = dict.fromkeys(name for winner in found for name in winner.ratios)
-        said += [_against(name, found) for name in baselines]
-        said += _again(found)
+        baselines = dict.fromkeys(name for winner in fastest for name in winner.ratios)
+        lines += [_against(name, fastest) for name in baselines]
+        lines += _again(fastest)
     if response.basis is not Basis.CEILING:
-        said += _kernels(found)
-    return headline, said
+        lines += _kernels(fastest)
+    return headline, lines
 
 
 def table(
     run: RunRecord, records: tuple[VariantRecord, ...], columns: Sequence[Column], response: Response
 ) -> WinnerTable | None:
     """Make the table; None where the opening has a sentence for each problem."""
-    found = winners(run, records, response) if run.problem_axes else ()
-    if len(found) <= MOST_SENTENCES:
+    fastest = winners(run, records, response) if run.problem_axes else ()
+    if len(fastest) <= MOST_SENTENCES:
         return None
-    shown = found[:MOST_ROWS]
-    chosen = telling_columns(columns, [winner.record for winner in shown], response)
+    listed = fastest[:MOST_ROWS]
+    chosen = telling_columns(columns, [winner.record for winner in listed], response)
     rows = tuple(
         WinnerRow(
             winner.problem, winner.record.variant, _cell(winner, response), tuple(c.get(winner.record) for c in chosen)
         )
-        for winner in shown
+        for winner in listed
     )
-    return WinnerTable(chosen, rows, len(found))
+    return WinnerTable(chosen, rows, len(fastest))
 
 
 def telling_columns(
     columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
 ) -> tuple[Column, ...]:
-    """Columns of a short table: throughput, spread, ratios, ceiling and what limits it, as far as they have values."""
+    """Return the columns of a short table: throughput, spread, ratios, ceiling and its limit, where present."""
     by_name = {column.name: column for column in columns}
     names = [response.column]
     if response.kind is Kind.MEASURED:
@@ -167,10 +167,10 @@ def telling_columns(
         names.append(figures.column_name("predicted_tflops", response.unit))
     names += ["predicted_bound", "estimated_loss", "counted_wait"]
     first = {record.measurement.baseline_name for record in records if record.measurement}
-    made = [by_name[name] for name in dict.fromkeys(names) if any(by_name[name].get(r) is not None for r in records)]
+    present = [by_name[name] for name in dict.fromkeys(names) if any(by_name[name].get(r) is not None for r in records)]
     if len(first) == 1 and (name := first.pop()):
-        return tuple(replace(c, title=f"ratio to {name}") if c.name == "ratio_to_baseline" else c for c in made)
-    return tuple(made)
+        return tuple(replace(c, title=f"ratio to {name}") if c.name == "ratio_to_baseline" else c for c in present)
+    return tuple(present)
 
 
 def _cell(winner: Winner, response: Response) -> str:
@@ -195,18 +195,20 @@ def _sentence(winner: Winner, response: Response) -> str:
 
 def _range(values: Mapping[str, float], form: str) -> str:
     """Format the least and the largest value with their problems: `0.972 (n=1024) to 1.052 (n=1536)`."""
-    (low, least), *_, (high, most) = sorted(((value, problem) for problem, value in values.items()), key=lambda v: v[0])
+    (low, least), *_, (high, greatest) = sorted(
+        ((value, problem) for problem, value in values.items()), key=lambda v: v[0]
+    )
     ends = format(low, form), format(high, form)
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} ({least}) to {ends[1]} ({most})"
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} ({least}) to {ends[1]} ({greatest})"
 
 
-def _against(baseline: str, found: Sequence[Winner]) -> str:
-    """Say by how much the winners are faster or slower than a baseline, and name the problems of the rarer case."""
-    ratios = {winner.problem: winner.ratios[baseline] for winner in found if baseline in winner.ratios}
+def _against(baseline: str, fastest: Sequence[Winner]) -> str:
+    """Report how much faster or slower than a baseline the winners are, naming problems of the rarer case."""
+    ratios = {winner.problem: winner.ratios[baseline] for winner in fastest if baseline in winner.ratios}
     above = sorted((problem for problem, ratio in ratios.items() if ratio > 1), key=lambda problem: -ratios[problem])
     below = sorted((problem for problem, ratio in ratios.items() if ratio < 1), key=lambda problem: ratios[problem])
     text = f"Compared with {baseline}"
-    if len(ratios) < len(found):
+    if len(ratios) < len(fastest):
         text += f", which was timed in {len(ratios)} of them,"
     text += f" they reach {_range(ratios, '.3f')} times its throughput"
     if len(set(ratios.values())) > 1:
@@ -214,29 +216,33 @@ def _against(baseline: str, found: Sequence[Winner]) -> str:
     if len(above) == len(ratios) or len(below) == len(ratios):
         return f"{text}: {'faster' if above else 'slower'} in all."
     rare, often = (below, above) if len(below) <= len(above) else (above, below)
-    where = ", ".join(rare[:_NAMED]) + (f" and {len(rare) - _NAMED} others" if len(rare) > _NAMED else "")
-    side, other = ("slower", "faster") if rare is below else ("faster", "slower")
+    examples = ", ".join(rare[:_NAMED]) + (f" and {len(rare) - _NAMED} others" if len(rare) > _NAMED else "")
+    side, opposite = ("slower", "faster") if rare is below else ("faster", "slower")
     level = len(ratios) - len(above) - len(below)
-    more = f", equal in {level}" if level else ""
-    return f"{text}: {other} in {len(often)} problems, {side} in {len(rare)} ({where}){more}."
+    ties = f", equal in {level}" if level else ""
+    return f"{text}: {opposite} in {len(often)} problems, {side} in {len(rare)} ({examples}){ties}."
 
 
-def _again(found: Sequence[Winner]) -> list[str]:
-    """Say how far the winners' throughput changed in a fresh process."""
-    timed = [winner.record.measurement for winner in found]
-    moved = [abs(one.samples.median / one.remeasured.median - 1) for one in timed if one and one.remeasured]
-    if not moved:
+def _again(fastest: Sequence[Winner]) -> list[str]:
+    """Report how much the winners' throughput changed in a fresh process."""
+    timed = [winner.record.measurement for winner in fastest]
+    changes = [
+        abs(measurement.samples.median / measurement.remeasured.median - 1)
+        for measurement in timed
+        if measurement and measurement.remeasured
+    ]
+    if not changes:
         return []
-    text = f"Measured again in fresh processes, their throughput differs by up to {percent(max(moved))}"
-    return [f"{text}, median {percent(median(moved))}."]
+    text = f"Measured again in fresh processes, their throughput differs by up to {percent(max(changes))}"
+    return [f"{text}, median {percent(median(changes))}."]
 
 
-def _kernels(found: Sequence[Winner]) -> list[str]:
-    """Say how often each kernel wins; nothing where one kernel always wins."""
-    counts = Counter(winner.record.kernel for winner in found).most_common()
+def _kernels(fastest: Sequence[Winner]) -> list[str]:
+    """Report how often each kernel wins; empty where one kernel always wins."""
+    counts = Counter(winner.record.kernel for winner in fastest).most_common()
     if len(counts) == 1:
         return []
-    named = "; ".join(f"{kernel} in {wins}" for kernel, wins in counts[:_NAMED])
-    rest = counts[_NAMED:]
-    others = f"; {len(rest)} others in {sum(wins for _, wins in rest)}" if rest else ""
-    return [f"Winning kernels: {named}{others}."]
+    leading = "; ".join(f"{kernel} in {wins}" for kernel, wins in counts[:_NAMED])
+    remainder = counts[_NAMED:]
+    remainder_text = f"; {len(remainder)} others in {sum(wins for _, wins in remainder)}" if remainder else ""
+    return [f"Winning kernels: {leading}{remainder_text}."]

@@ -1,7 +1,7 @@
-"""The page's Content-Security-Policy: its own scripts and styles run, by their hashes, and nothing else does.
+"""The page's Content-Security-Policy: only its own scripts and styles run, identified by their hashes.
 
 A page shows texts of other people (kernels, labels, logs). If one of them ever came through as markup, the browser
-would run nothing in it, load nothing for it and send nothing anywhere.
+would not run, load or send anything because of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hashlib import sha256
 def policy(*, scripts: Iterable[str], styles: Iterable[str]) -> str:
     """Return the content of the page's `meta` element.
 
-    No script makes code of text: Vega Embed brings an interpreter for the expressions of our charts, which its option
+    No script evaluates text: Vega Embed brings an interpreter for the expressions of our charts, which its option
     `ast` uses in place of `Function`. Pictures may come from beside the page; `'self'` means nothing on a page that was
     opened as a file.
 

@@ -1,4 +1,4 @@
-"""Writes `index.html`, one file that works offline, from the template, style sheet and script beside this module."""
+"""Write `index.html`, one file that works offline, from the template, style sheet and script beside this module."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ from lab.toolchain.cache import default_folder
 TEMPLATE: Final = "page/page.html.j2"
 
 LOG_LINES = 12
-"""Lines of a failed variant's log that the table of failures shows."""
+"""Log lines of a failed variant shown in the table of failures."""
 
 PROBLEMS_A_PAGE = 12
-"""Rows of the table of problems on one page of it."""
+"""Rows per page of the table of problems."""
 
 REPEAT: Final = ("repeat", "index.html")
 """The report of the second run, relative to the first one's."""
 
 SCRIPTS: Final = ("diff.js", "filter.js", "page.js")
-"""The page's script, in parts; a part uses those before it."""
+"""The page's script in parts; each part uses those before it."""
 
 _NAMES: Final = {**FILES, "provenance": "provenance.json"}
-"""What a variant's file is of, to its name."""
+"""Content of a variant's file to its name."""
 
 MOST_LOGS = 50
-"""Failed variants whose logs are shown; the others keep their reason."""
+"""Most failed variants whose logs are shown; the others keep their reason."""
 
 
 def page(
@@ -68,7 +68,7 @@ def page(
     budget: int,
     aside: Aside = HERE,
 ) -> str:
-    """The HTML of the page.
+    """Return the HTML of the page.
 
     Args:
         analysis: Everything derived from the records.
@@ -77,10 +77,10 @@ def page(
         folder: Where the page will be written; it links only to files that exist below this folder.
         pngs: Names of the PNGs beside the page.
         budget: Bytes that embedded listings may take.
-        aside: Where listings are made ready.
+        aside: Where listings are prepared.
     """
     packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget, aside)
-    used = {part.cls for part in analysis.slices}
+    used = {segment.cls for segment in analysis.slices}
     return (
         environment()
         .get_template(TEMPLATE)
@@ -98,13 +98,14 @@ def page(
             source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
             kinds=_kinds_shown(analysis),
             mixes=chartdata.MIXES,
-            heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
+            heading=chartdata.row_names(list(dict.fromkeys(segment.name for segment in analysis.slices)))[1],
             different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
             most_bars=chartdata.MOST_BARS,
             strays=_strays(analysis),
             curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
             profiled=[
-                (one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays
+                (outlier, chartdata.names(analysis.records).get(outlier.variant, outlier.variant))
+                for outlier in analysis.strays
             ],
             repeat_link="/".join(REPEAT) if (Folder(folder) / REPEAT[0]).size(REPEAT[1]) is not None else "",
             repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
@@ -115,13 +116,13 @@ def page(
 
 
 def warm() -> None:
-    """Make ready what is the same for every page: the template, and our own code with the bundle of the charts."""
+    """Prepare what every page shares: the template, and our own code with the bundle of the charts."""
     environment().get_template(TEMPLATE)
     vega()
 
 
 def own_code(*scripts: str) -> dict[str, str]:
-    """What a page's template needs of our own code: `vega`, `css`, `script`, and the `policy` that allows no other.
+    """Return a page's own code for its template: `vega`, `css`, `script`, and the `policy` that allows no other.
 
     Args:
         scripts: Files of the page's script below `lab/report`; each uses those before it.
@@ -129,30 +130,30 @@ def own_code(*scripts: str) -> dict[str, str]:
     package = resources.files("lab.report")
     css = (package / "page" / "page.css").read_text(encoding="utf-8")
     text = "".join(package.joinpath(script).read_text(encoding="utf-8") for script in scripts)
-    allowed = policy(scripts=[text, unpack(vega())], styles=[css])
-    return {"vega": vega(), "css": Markup(css), "script": Markup(text), "policy": Markup(allowed)}  # noqa: S704 - ours
+    security_policy = policy(scripts=[text, unpack(vega())], styles=[css])
+    return {"vega": vega(), "css": Markup(css), "script": Markup(text), "policy": Markup(security_policy)}  # noqa: S704 - ours
 
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The Jinja environment of the report's templates, which escapes all that they show."""
-    made = Environment(
+    """Return the Jinja environment of the report's templates, which escapes all values."""
+    jinja = Environment(
         loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
-    return made
+    jinja.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    return jinja
 
 
 def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
-    """The kinds of figures that can be on the page, with their meanings."""
+    """Return the kinds of figures that can be on the page, with their meanings."""
     emulated = any(record.emulation for record in analysis.records)
     return {kind: text for kind, text in style.KIND_MEANING.items() if emulated or kind is not Kind.EMULATED}
 
 
 @lru_cache(maxsize=1)
 def vega() -> str:
-    """The Vega runtime for the specifications that Altair writes, packed like the listings.
+    """Return the Vega runtime for Altair's specifications, packed like the listings.
 
     Bundling it takes a second or two and gives the same for every report, so the user's cache keeps the result.
     """
@@ -170,7 +171,7 @@ def vega() -> str:
 
 
 def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> dict[str, Any]:
-    """The data that the page's script reads."""
+    """Return the data the page's script reads."""
     columns = [column for column in analysis.columns if column.name != "folder"]
     return {
         "name": analysis.run.experiment,
@@ -189,14 +190,14 @@ def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> di
         "opcodes": opcode_classes(analysis.records),
         "variants": packed.variants,
         "files": _NAMES,
-        "first": next((one.variant for one in ranked(analysis.records, analysis.response)), None),
+        "first": next((record.variant for record in ranked(analysis.records, analysis.response)), None),
         "failed": [str(status) for status in Status if status.failed],
         "sort": "ratio_to_baseline" if analysis.rule else analysis.response.column,
     }
 
 
 def _files_beside(folder: Path, records: Iterable[VariantRecord]) -> dict[str, Any]:
-    """Which files of the variants the page can link to: those below its own folder.
+    """Return the variants' files the page can link to: those below its own folder.
 
     Returns:
         `sets`: lists of file names, each once; `of`: for each record the place of its list in `sets`.
@@ -204,14 +205,14 @@ def _files_beside(folder: Path, records: Iterable[VariantRecord]) -> dict[str, A
     sets: dict[tuple[str, ...], int] = {}
     of = []
     for record in records:
-        there = variant_folder(folder, record.variant).files()
-        names = tuple(name for name in _NAMES.values() if name in there)
+        files = variant_folder(folder, record.variant).files()
+        names = tuple(name for name in _NAMES.values() if name in files)
         of.append(sets.setdefault(names, len(sets)))
     return {"sets": list(sets), "of": of}
 
 
 def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
-    """What explains the curve: the index of a point of the curve, the figure, its kind and its value."""
+    """Return the explanation of the curve: index of a point of the curve, figure, kind and value."""
     if analysis.curve is None or analysis.explanation is None:
         return []
     places = {point.variant: place for place, point in enumerate(analysis.curve.points) if point.variant}
@@ -236,48 +237,48 @@ def _column(column: Column, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _number(value: Value) -> Value:
-    """A value with seven significant digits, more than any figure has; None for NaN and infinity, which JSON lacks."""
+    """Round a value to seven significant digits; None for NaN and infinity, which JSON lacks."""
     if not isinstance(value, float):
         return value
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
 def _failures(store: Store, records: Iterable[VariantRecord]) -> list[dict[str, Any]]:
-    """The failed variants with the ends of their logs."""
-    made: list[dict[str, Any]] = []
+    """Return the failed variants with the ends of their logs."""
+    failures: list[dict[str, Any]] = []
     for record in records:
         if record.status.failed:
-            log = store.variant_folder(record.variant).read_text(FILES["log"]) if len(made) < MOST_LOGS else None
+            log = store.variant_folder(record.variant).read_text(FILES["log"]) if len(failures) < MOST_LOGS else None
             lines = (log or "").rstrip().splitlines()
             tail, cut = "\n".join(lines[-LOG_LINES:]), len(lines) > LOG_LINES
-            made.append({"record": record, "tail": tail, "cut": cut, "findings": findings_of(record)})
-    return made
+            failures.append({"record": record, "tail": tail, "cut": cut, "findings": findings_of(record)})
+    return failures
 
 
 def _span(values: Iterable[float | None], unit: str) -> str | None:
-    known = [value for value in values if value is not None]
-    if not known:
+    present = [value for value in values if value is not None]
+    if not present:
         return None
-    low, high = min(known), max(known)
+    low, high = min(present), max(present)
     return f"{low:g} {unit}" if low == high else f"{low:g} to {high:g} {unit}"
 
 
 def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
-    """Each prediction's name, and of its worst variant the id, the name, and a sentence that compares the figures."""
-    made, by_id, names = [], {r.variant: r for r in analysis.records}, chartdata.names(analysis.records)
-    for one in analysis.agreements:
-        measured, value = next((x, y) for variant, x, y in one.points if variant == one.worst)
-        why = loss(by_id[one.worst]) if one.name == "estimate" else None
+    """Return each prediction's name with its worst variant: id, name, and a comparison of the figures."""
+    rows, by_id, names = [], {r.variant: r for r in analysis.records}, chartdata.names(analysis.records)
+    for agreement in analysis.agreements:
+        measured, value = next((x, y) for variant, x, y in agreement.points if variant == agreement.worst)
+        cost = loss(by_id[agreement.worst]) if agreement.name == "estimate" else None
         unit = analysis.response.unit
-        predicted, found = analysis.response.text(value), analysis.response.text(measured)
-        text = f"predicted {predicted}, measured {found} {unit}"
-        text += f"; in the model, {why} of the cycles." if why else "."
-        made.append((one.name, (one.worst, names.get(one.worst, one.worst), text)))
-    return made
+        predicted, observed = analysis.response.text(value), analysis.response.text(measured)
+        text = f"predicted {predicted}, measured {observed} {unit}"
+        text += f"; in the model, {cost} of the cycles." if cost else "."
+        rows.append((agreement.name, (agreement.worst, names.get(agreement.worst, agreement.worst), text)))
+    return rows
 
 
 def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
-    """Names and texts of the compilers, the tools and the GPU's state, over all variants."""
+    """Return names and texts of the compilers, the tools and the GPU's state, over all variants."""
     builds = [record.build for record in records if record.build]
     profilers = dict.fromkeys(record.profile.profiler for record in records if record.profile)
     cards: list[CardState] = [

@@ -1,1 +1,1 @@
-"""The columns of a run: each is defined once, for the CSV, the JSON, the page's table and the charts."""
+"""The columns of a run, each defined once for the CSV, the JSON, the page's table and the charts."""

@@ -1,4 +1,4 @@
-"""What a compiler made of a kernel, and the circumstances of its build and its timing."""
+"""Columns of a kernel's machine code, and the conditions of its build and timing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _live(record: VariantRecord) -> int | None:
 
 
 def _of_role(get: Callable[[RoleRegisters], tuple[int, ...]]) -> Getter:
-    """The largest number of registers of a role."""
+    """Return a getter for the largest register count of a role."""
 
     def value(record: VariantRecord) -> int | None:
-        found = role_registers(record)
-        return None if found is None else max(get(found), default=None)
+        roles = role_registers(record)
+        return None if roles is None else max(get(roles), default=None)
 
     return value
 
@@ -51,7 +51,7 @@ CODE: Final = (
         "producer_registers",
         "registers of producers",
         S,
-        _of_role(lambda found: found.producers),
+        _of_role(lambda roles: roles.producers),
         format=",d",
         about="per thread of warps that setmaxnreg changes and that only fetch; the most of several",
     ),
@@ -59,7 +59,7 @@ CODE: Final = (
         "consumer_registers",
         "registers of consumers",
         S,
-        _of_role(lambda found: found.consumers),
+        _of_role(lambda roles: roles.consumers),
         format=",d",
         about="per thread of warps that reach matrix instructions; without setmaxnreg, as allotted to every thread",
     ),

@@ -1,4 +1,4 @@
-"""What executing a kernel showed: memory traffic, instructions and findings on the CPU, counters on a GPU."""
+"""Columns of execution: emulated memory traffic, instructions and findings, and hardware counters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _executed_fma_share(record: VariantRecord) -> float | None:
 
 
 def _accesses(*names: str) -> Iterator[Column]:
-    """Columns of what the template predicts for its accesses, and of emulated figures that have no other column."""
+    """Yield columns of predicted accesses, and of emulated figures that have no other column."""
     for name in names:
         space, _, verb = name.partition(".")
-        what, about = ("sectors", "32-byte sectors") if space == "global" else ("conflicts", "bank conflicts")
-        title, key = f"{what} per {space} {verb}", f"{what}_per_{space}_{verb}"
+        unit, about = ("sectors", "32-byte sectors") if space == "global" else ("conflicts", "bank conflicts")
+        title, key = f"{unit} per {space} {verb}", f"{unit}_per_{space}_{verb}"
         yield Column(
             f"predicted_{key}",
             title,
@@ -45,11 +45,13 @@ def _accesses(*names: str) -> Iterator[Column]:
 
 
 def _moved_per_needed(record: VariantRecord) -> float | None:
-    done = record.emulation
-    if done is None or done.executed is None or not done.bytes_needed:
+    emulation = record.emulation
+    if emulation is None or emulation.executed is None or not emulation.bytes_needed:
         return None
-    moved = sum(count.bytes_moved for access, count in done.executed.memory.items() if access.startswith("global."))
-    return moved / done.bytes_needed
+    bytes_moved = sum(
+        count.bytes_moved for access, count in emulation.executed.memory.items() if access.startswith("global.")
+    )
+    return bytes_moved / emulation.bytes_needed
 
 
 EXECUTION: Final = (
@@ -162,9 +164,9 @@ EXECUTION: Final = (
             M,
             profiled(lambda p, pipe=pipe: p.pipes.get(pipe)),  # type: ignore[misc]  # the default binds the loop's name
             format=".0%",
-            about=f"use of the pipe for {what}, as a share of its peak, by the counters",
+            about=f"use of the pipe for {description}, as a share of its peak, by the counters",
         )
-        for pipe, what in PIPES.items()
+        for pipe, description in PIPES.items()
     ),
     Column(
         "counted_clock",
@@ -250,15 +252,15 @@ EXECUTION: Final = (
 
 
 def tensor_columns(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """What feeds the matrix instructions of the variants that have some."""
-    found = {record.variant: tensor_figures(record) for record in records}
+    """Return columns on the operand traffic of variants with matrix instructions."""
+    by_variant = {record.variant: tensor_figures(record) for record in records}
 
     def column(
         name: str, title: str, of: Callable[[TensorFigures], float | None], form: str, about: str, *, unit: str = ""
     ) -> Column:
         def get(record: VariantRecord) -> float | None:
-            one = found.get(record.variant)
-            return None if one is None else of(one)
+            tensor = by_variant.get(record.variant)
+            return None if tensor is None else of(tensor)
 
         return Column(name, title, E, get, unit, form, about=about)
 
@@ -266,28 +268,28 @@ def tensor_columns(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
         column(
             "matrix_flop_per_shared_byte",
             "matrix FLOP per shared byte",
-            lambda one: one.flop_per_shared_byte,
+            lambda tensor: tensor.flop_per_shared_byte,
             ".1f",
             "of what threads, ldmatrix and wgmma read in shared memory; whole launch on the CPU",
         ),
         column(
             "matrix_flop_per_global_byte",
             "matrix FLOP per global byte",
-            lambda one: one.flop_per_global_byte,
+            lambda tensor: tensor.flop_per_global_byte,
             ".1f",
             "of the sectors that loads and asynchronous copies fetch; whole launch on the CPU",
         ),
         column(
             "matrix_instruction_share",
             "matrix instructions",
-            lambda one: one.share,
+            lambda tensor: tensor.share,
             ".1%",
             "share of all warp instructions of the PTX; whole launch on the CPU",
         ),
         column(
             "bytes_in_flight",
             "bytes in flight",
-            lambda one: one.bytes_in_flight,
+            lambda tensor: tensor.bytes_in_flight,
             ",.0f",
             "of a block: the stages that asynchronous copies fill while another one is read",
             unit="B",

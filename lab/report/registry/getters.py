@@ -15,27 +15,27 @@ from lab.store import figures
 
 
 def built(getter: Callable[[BuildRecord], Value]) -> Getter:
-    """A fact of the build."""
+    """Return a getter for a fact of the build."""
     return lambda record: None if record.build is None else getter(record.build)
 
 
 def profiled(getter: Callable[[Profile], Value]) -> Getter:
-    """A figure of the hardware counters."""
+    """Return a getter for a figure of the hardware counters."""
     return lambda record: None if record.profile is None else getter(record.profile)
 
 
 def timed(getter: Callable[[Measurement], Value]) -> Getter:
-    """A figure of the measurement; None for a variant that failed."""
+    """Return a getter for a figure of the measurement; None for a variant that failed."""
     return lambda record: None if record.measurement is None or record.status.failed else getter(record.measurement)
 
 
 def card(getter: Callable[[CardState], Value]) -> Getter:
-    """A fact of the GPU's state when the last sample ended."""
+    """Return a getter for the GPU's state when the last sample ended."""
     return timed(lambda measurement: getter(measurement.after))
 
 
 def hot(isa: Isa, getter: Callable[[Counts], Value]) -> Getter:
-    """A figure of the hot loop of the PTX or the SASS."""
+    """Return a getter for a figure of the hot loop of the PTX or the SASS."""
 
     def get(record: VariantRecord) -> Value:
         counts = figures.hot_counts(record.ptx if isa == "ptx" else record.sass)
@@ -45,7 +45,7 @@ def hot(isa: Isa, getter: Callable[[Counts], Value]) -> Getter:
 
 
 def executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
-    """A figure of the whole emulated launch."""
+    """Return a getter for a figure of the whole emulated launch."""
 
     def get(record: VariantRecord) -> Value:
         executed = record.emulation.executed if record.emulation else None
@@ -55,7 +55,7 @@ def executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
 
 
 def traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -> Getter:
-    """A figure of the emulated launch's memory accesses of some kinds together; None where there was none."""
+    """Return a getter for a figure of some kinds of emulated memory accesses together; None without any."""
 
     def get(record: VariantRecord) -> float | None:
         total = figures.emulated_traffic(record, *accesses)
@@ -65,15 +65,15 @@ def traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -
 
 
 def executed_share(cls: str) -> Getter:
-    """The share of a class of instructions in the warp instructions of the emulated launch; None without any."""
+    """Return a getter for the share of a class in the emulated warp instructions; None without any."""
     return executed(lambda e: e.warps_by_class.get(cls, 0) / e.warps if e.warps else None)
 
 
 def sectors(count: MemoryCount) -> float:
-    """32-byte sectors per warp request."""
+    """Return 32-byte sectors per warp request."""
     return count.sectors_per_request
 
 
 def conflicts(count: MemoryCount) -> float:
-    """Bank conflicts per warp request."""
+    """Return bank conflicts per warp request."""
     return count.bank_conflicts / count.requests

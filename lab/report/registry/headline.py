@@ -1,4 +1,4 @@
-"""What a record is, and its figures that readers look at first."""
+"""Columns of a record's identity and of its headline figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED
 
 
 def _rate_at(record: VariantRecord, time: Callable[[Samples], float]) -> float | None:
-    """Throughput at a quantile of the time, which is the opposite quantile of the throughput.
+    """Return the throughput at a quantile of the time, which is the opposite quantile of the throughput.
 
     The median throughput is likewise that of the median time, so that p20 <= median <= p80 always holds.
     """
@@ -26,7 +26,7 @@ def _rate_at(record: VariantRecord, time: Callable[[Samples], float]) -> float |
 
 
 def _again(record: VariantRecord) -> float | None:
-    """Throughput of a winner that was measured again."""
+    """Return the throughput of a winner that was measured again."""
     again = record.measurement.remeasured if record.measurement and not record.status.failed else None
     return None if again is None else record.rate(again.median)
 
@@ -84,7 +84,7 @@ HEADLINE: Final = (
         timed(lambda m: m.ratio_to_baseline),
         format=".3f",
         shown=True,
-        about="throughput over the baseline's, timed in turns; above 1 is faster",
+        about="throughput over the baseline's, interleaved A/B timing; above 1 is faster",
     ),
     Column("measured_ms", "median time", M, timed(lambda m: m.samples.median), "ms", ".4f", shown=True),
     Column(
@@ -238,7 +238,7 @@ HEADLINE: Final = (
         lambda r: _rate_at(r, lambda samples: samples.best),
         "TFLOP/s",
         ".2f",
-        about="throughput of the fastest sample, as benchmarks report it that keep the best of several runs",
+        about="throughput of the fastest sample, as reported by benchmarks that keep the best of several runs",
     ),
     Column(
         "max_error",

@@ -1,4 +1,4 @@
-"""Which columns a run has, in order."""
+"""The columns of a run, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.store.figures import Basis, Response
 
 
 def _in_unit(column: Column, unit: str) -> Column:
-    """A column as it is where throughput has another unit than TFLOP/s; only columns of throughput differ."""
+    """Return a column for a unit of throughput other than TFLOP/s; only columns of throughput differ."""
     if column.unit != Merit.TFLOPS:
         return column
     counts_bytes = unit == Merit.BANDWIDTH
@@ -40,7 +40,7 @@ _ABOUT_BYTES: Final = {
 _ABOUT_OTHERS: Final = {
     "measured_tflops": "the first of the file's metrics, at the median time",
     "predicted_tflops": "of the least time in which the memory can move the arrays",
-    "peak_tflops": "the GPU has none in this unit",
+    "peak_tflops": "the GPU has no peak in this unit",
 }
 
 
@@ -71,12 +71,12 @@ def _problem(name: str, index: int) -> Column:
 def columns_for(
     run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord | None = None
 ) -> tuple[Column, ...]:
-    """The columns of a run: identity, problem fields that vary, parameters (swept ones first), figures.
+    """Return the columns of a run: identity, varying problem fields, parameters (swept ones first), figures.
 
     Args:
         run: The run's facts.
         records: Its records.
-        repeat: How it came out a second time; None where it was not repeated.
+        repeat: The comparison with its repetition; None where it was not repeated.
     """
     names = dict.fromkeys(run.swept)
     for record in records:
@@ -84,8 +84,10 @@ def columns_for(
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
     problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
     unit = figures.unit_of(records)
-    others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
-    compared = tuple(column for name in others for column in _compared(name))
+    further_baselines = dict.fromkeys(
+        name for record in records if record.measurement for name in record.measurement.others
+    )
+    compared = tuple(column for name in further_baselines for column in _compared(name))
     several = len({record.compiler for record in records}) > 1
     compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
     sets = len({record.options for record in records}) > 1
@@ -103,17 +105,21 @@ def columns_for(
         *_declared(records, response),
         *_ratio(records),
     )
-    asked = (*IDENTITY, compiler, options, *problems, *parameters, *_cards(run, records))
+    leading = (*IDENTITY, compiler, options, *problems, *parameters, *_cards(run, records))
     first, differ = errors.of_baselines(records), errors.differ(records)
-    headline = tuple(replace(one, shown=True) if differ and one.name == errors.OWN else one for one in HEADLINE)
-    made = (*asked, *again, *chosen, *headline, *first, *EXECUTION, *tensor_columns(records), *CODE, *compared)
+    headline = tuple(
+        replace(column, shown=True) if differ and column.name == errors.OWN else column for column in HEADLINE
+    )
+    columns = (*leading, *again, *chosen, *headline, *first, *EXECUTION, *tensor_columns(records), *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
-        made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
-    return made if unit is Merit.TFLOPS else tuple(_in_unit(column, unit) for column in made)
+        columns = tuple(
+            replace(column, shown=True) if column.name == "moved_per_byte_needed" else column for column in columns
+        )
+    return columns if unit is Merit.TFLOPS else tuple(_in_unit(column, unit) for column in columns)
 
 
 def _cards(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """Where each variant was timed, where several cards measured."""
+    """Return the columns on each variant's card, where several cards measured."""
     if not run.cards:
         return ()
     labels = {card.id: card.label for card in run.cards}
@@ -142,13 +148,13 @@ def _cards(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ..
             timed(lambda m: m.sweep.samples.median if m.sweep else None),
             "ms",
             ".4f",
-            about="of a variant that was timed again in turns with the other best ones, on one card",
+            about="of a variant that was timed again, interleaved with the other finalists, on one card",
         ),
     )
 
 
 def _standing(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
-    """Which variants are best, or tied with the best of their problem; nobody is best where all are tied."""
+    """Return the column of best and tied variants; none is best where all are tied."""
     standings: dict[str, str] = {}
     for group in figures.by_problem(run, tuple(records)).values():
         tied = figures.tied_with_best(group, response)
@@ -159,10 +165,10 @@ def _standing(run: RunRecord, records: Sequence[VariantRecord], response: Respon
 
 
 def _over_setting(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
-    """Throughput over that with the parameters that the experiment names as its baseline."""
+    """Return the column of throughput over that with the experiment's baseline parameters."""
     if not run.setting:
         return ()
-    found, words = figures.over_setting(run, records, response), figures.setting_in_words(run.setting)
+    ratios, words = figures.over_setting(run, records, response), figures.setting_in_words(run.setting)
     about = f"throughput over that of the variant which differs in {words} alone"
     name = f"over {words}"
     return (
@@ -170,7 +176,7 @@ def _over_setting(run: RunRecord, records: Sequence[VariantRecord], response: Re
             "over_setting",
             name,
             response.kind,
-            lambda r: found.get(r.variant),
+            lambda r: ratios.get(r.variant),
             format=".3f",
             shown=True,
             about=about,
@@ -179,10 +185,10 @@ def _over_setting(run: RunRecord, records: Sequence[VariantRecord], response: Re
 
 
 def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
-    """The predicted time's throughput and what bounds it, which are in the table where they rank the variants."""
-    shown, found = response.basis is Basis.SCORE, scores(records)
-    rates = {r.variant: rate(r, found[r.variant]) for r in records if r.variant in found}
-    bounds = {variant: one.bound for variant, one in found.items()}
+    """Return the throughput and bound of the predicted time, shown where they rank the variants."""
+    visible, predictions = response.basis is Basis.SCORE, scores(records)
+    rates = {r.variant: rate(r, predictions[r.variant]) for r in records if r.variant in predictions}
+    bounds = {variant: prediction.bound for variant, prediction in predictions.items()}
     about = "from a predicted time: each resource's work, by counts of the CPU execution (docs/explanation/score.md)"
     return (
         Column(
@@ -192,7 +198,7 @@ def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Colum
             lambda r: rates.get(r.variant),
             str(Merit.TFLOPS),
             ".2f",
-            shown=shown,
+            shown=visible,
             about=about,
         ),
         Column(
@@ -200,34 +206,34 @@ def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Colum
             "takes longest",
             Kind.PREDICTED,
             lambda r: bounds.get(r.variant),
-            shown=shown,
+            shown=visible,
             about="resource of the GPU that needs the most time by itself",
         ),
     )
 
 
 def _estimated_times(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """The estimated time of every variant, its interval, and where the time goes."""
-    found = estimates(records)
+    """Return the columns of every variant's estimated time, its interval and its costs."""
+    by_variant = estimates(records)
 
     def column(name: str, title: str, value: Callable[[TimeEstimate], float], about: str) -> Column:
         def of(record: VariantRecord) -> float | None:
-            made = found.get(record.variant)
-            return None if made is None else value(made)
+            estimate = by_variant.get(record.variant)
+            return None if estimate is None else value(estimate)
 
         return Column(name, title, Kind.PREDICTED, of, "ms", ".4g", about=about)
 
     about = "all launches, by the model of the schedulers where every variant has that, else by counted work"
-    costs = {variant: one.cost for variant, one in found.items() if one.cost}
+    costs = {variant: estimate.cost for variant, estimate in by_variant.items() if estimate.cost}
     return (
-        column("estimated_ms", "estimated time", lambda one: one.ms, about),
+        column("estimated_ms", "estimated time", lambda time: time.ms, about),
         column(
             "estimated_ms_low",
             "at least",
-            lambda one: one.low_ms,
+            lambda time: time.low_ms,
             "least time of the interval (docs/explanation/model.md)",
         ),
-        column("estimated_ms_high", "at most", lambda one: one.high_ms, "greatest time that is likely"),
+        column("estimated_ms_high", "at most", lambda time: time.high_ms, "greatest time that is likely"),
         Column(
             "estimated_cost",
             "where the time goes",
@@ -239,14 +245,14 @@ def _estimated_times(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
             "estimated_from",
             "constants of the estimate",
             Kind.PREDICTED,
-            lambda r: (constants_of(r) or None) if r.variant in found else None,
+            lambda r: (constants_of(r) or None) if r.variant in by_variant else None,
             about="measured on such a GPU, calibrated by this user, or published and never compared with hardware",
         ),
     )
 
 
 def _declared(records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
-    """The file's further metrics, measured or predicted like the response; a ceiling gives no time to take them at."""
+    """Return the file's further metrics, measured or predicted like the response; none for a ceiling."""
     if response.basis is Basis.CEILING:
         return ()
     declared: dict[str, dict[str, DeclaredFigure]] = {}
@@ -254,20 +260,20 @@ def _declared(records: Sequence[VariantRecord], response: Response) -> tuple[Col
         for figure in record.declared_figures:
             declared.setdefault(figure.unit, {})[record.variant] = figure
 
-    def column(index: int, unit: str, found: Mapping[str, DeclaredFigure]) -> Column:
+    def column(index: int, unit: str, by_variant: Mapping[str, DeclaredFigure]) -> Column:
         def value(record: VariantRecord) -> float | None:
-            figure, ms = found.get(record.variant), figures.time_ms(record, response)
+            figure, ms = by_variant.get(record.variant), figures.time_ms(record, response)
             return None if figure is None or ms is None else figure.value(ms)
 
-        about = f"one of the file's metrics: {next(iter(found.values())).expression}"
+        about = f"one of the file's metrics: {next(iter(by_variant.values())).expression}"
         name = f"metrics.{unit}"
         return Column(name, unit, response.kind, value, "", ".4g", shown=True, field=f"metric_{index}", about=about)
 
-    return tuple(column(index, unit, found) for index, (unit, found) in enumerate(declared.items()))
+    return tuple(column(index, unit, by_variant) for index, (unit, by_variant) in enumerate(declared.items()))
 
 
 def _ratio(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """The ratio of the hot region's instructions that matters to what the variants do."""
+    """Return the column of the ratio that matters, over the instructions of the hot region."""
     ratio = ratio_that_matters([mix.hot_counts for r in records if (mix := r.sass) is not None])
     if ratio is None:
         return ()
@@ -289,7 +295,7 @@ RATIO: Final = "ratio_that_matters"
 
 
 def _repeated(repeat: RepeatRecord) -> Column:
-    """The column of how the figure that ranks the variants came out in the second run."""
+    """Return the column of the run-to-run change of the ranking figure."""
     kind = repeat.figures[0].kind if repeat.figures else Kind.MEASURED
     differences = repeat.differences
     about = "of the figure that ranks the variants: second run over first, less 1"
@@ -299,7 +305,7 @@ def _repeated(repeat: RepeatRecord) -> Column:
 
 
 def _compared(name: str) -> tuple[Column, Column]:
-    """The columns of a further baseline."""
+    """Return the columns of a further baseline."""
     return (
         Column(
             f"ratio_to_{name}",
@@ -308,12 +314,12 @@ def _compared(name: str) -> tuple[Column, Column]:
             timed(lambda m: m.ratio_to(name)),
             format=".3f",
             shown=True,
-            about=f"throughput over that of {name}, timed in turns; above 1 is faster",
+            about=f"throughput over that of {name}, interleaved A/B timing; above 1 is faster",
         ),
         Column(f"{name}_ms", f"{name} median", Kind.MEASURED, timed(lambda m: _median_of(m, name)), "ms", ".4f"),
     )
 
 
 def _median_of(measurement: Measurement, name: str) -> float | None:
-    other = measurement.others.get(name)
-    return None if other is None else other.median
+    samples = measurement.others.get(name)
+    return None if samples is None else samples.median

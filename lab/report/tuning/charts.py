@@ -20,24 +20,24 @@ _CELL, _LEAST_CELL = 560, 18
 
 def chart_list(charts: TuningCharts) -> tuple[Chart, ...]:
     """Draw the page's charts."""
-    maps = (_map(one, subject, charts.kind) for one in charts.maps for subject in MapSubject)
-    return (*maps, *(_sorted(one, charts.kind) for one in charts.ratios))
+    maps = (_map(chart, subject, charts.kind) for chart in charts.maps for subject in MapSubject)
+    return (*maps, *(_sorted(chart, charts.kind) for chart in charts.ratios))
 
 
-def _map(one: MapChart, subject: MapSubject, kind: Kind) -> Chart:
-    colour = _throughput_colour(kind) if subject is MapSubject.THROUGHPUT else _kernel_colour(one)
+def _map(grid: MapChart, subject: MapSubject, kind: Kind) -> Chart:
+    colour = _throughput_colour(kind) if subject is MapSubject.THROUGHPUT else _kernel_colour(grid)
     axis = {"labelAngle": -90, "labelOverlap": True}
-    x = alt.X(field="n", type="ordinal", title="N", sort=list(one.ns), axis=alt.Axis(**axis))
-    y = alt.Y(field="m", type="ordinal", title="M", sort=list(one.ms))
-    chart = alt.Chart(alt.InlineData([_row(cell) for cell in one.cells])).mark_rect(stroke=None)
-    chart = chart.encode(x=x, y=y, color=colour, tooltip=_tooltip(one))
-    height = max(_LEAST_CELL * len(one.ms), 200)
+    x = alt.X(field="n", type="ordinal", title="N", sort=list(grid.ns), axis=alt.Axis(**axis))
+    y = alt.Y(field="m", type="ordinal", title="M", sort=list(grid.ms))
+    chart = alt.Chart(alt.InlineData([_row(cell) for cell in grid.cells])).mark_rect(stroke=None)
+    chart = chart.encode(x=x, y=y, color=colour, tooltip=_tooltip(grid))
+    height = max(_LEAST_CELL * len(grid.ms), 200)
     spec = _spec(chart.properties(width="container", height=min(height, _CELL)))
-    return Chart(one.id(subject), one.label(subject), (Choice("", spec),))
+    return Chart(grid.id(subject), grid.label(subject), (Choice("", spec),))
 
 
 def _row(cell: MapCell) -> dict[str, Any]:
-    """A size's values, rounded to what a reader sees."""
+    """Return a size's values, rounded for display."""
     winner, samples = cell.winner, cell.winner.timed.samples
     return {
         "m": cell.m,
@@ -54,21 +54,21 @@ def _row(cell: MapCell) -> dict[str, Any]:
     }
 
 
-def _tooltip(one: MapChart) -> list[Any]:
+def _tooltip(grid: MapChart) -> list[Any]:
     titles = {"m": "M", "n": "N", "kernel": "fastest kernel"}
-    shown = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
-    shown += [
+    tooltips = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
+    tooltips += [
         alt.Tooltip(field="tflops", type="quantitative", title="TFLOP/s", format=".3f"),
         alt.Tooltip(field="ms", type="quantitative", title="ms", format=".4g"),
         alt.Tooltip(field="samples", type="quantitative", title="samples"),
         alt.Tooltip(field="spread", type="quantitative", title="(p80 - p20) / median", format=".1%"),
         alt.Tooltip(field="entrants", type="quantitative", title="kernels timed here"),
     ]
-    if one.over_cublas:
-        shown.append(alt.Tooltip(field="over_cublas", type="quantitative", title="over cuBLAS", format=".3f"))
-    if one.over_single:
-        shown.append(alt.Tooltip(field="over_single", type="quantitative", title="over single-tuned", format=".3f"))
-    return shown
+    if grid.over_cublas:
+        tooltips.append(alt.Tooltip(field="over_cublas", type="quantitative", title="over cuBLAS", format=".3f"))
+    if grid.over_single:
+        tooltips.append(alt.Tooltip(field="over_single", type="quantitative", title="over single-tuned", format=".3f"))
+    return tooltips
 
 
 def _throughput_colour(kind: Kind) -> Any:  # noqa: ANN401 - altair's classes share no base
@@ -77,14 +77,14 @@ def _throughput_colour(kind: Kind) -> Any:  # noqa: ANN401 - altair's classes sh
     return alt.Color(field="tflops", type="quantitative", scale=scale, legend=legend)
 
 
-def _kernel_colour(one: MapChart) -> Any:  # noqa: ANN401 - altair's classes share no base
-    present = {cell.group for cell in one.cells}
-    names = [name for name in one.colours if name in present]
-    scale = alt.Scale(domain=names, range=[one.colours[name] for name in names])
+def _kernel_colour(grid: MapChart) -> Any:  # noqa: ANN401 - altair's classes share no base
+    present = {cell.group for cell in grid.cells}
+    names = [name for name in grid.colours if name in present]
+    scale = alt.Scale(domain=names, range=[grid.colours[name] for name in names])
     return alt.Color(field="group", type="nominal", scale=scale, legend=None)
 
 
-def _sorted(one: RatioChart, kind: Kind) -> Chart:
+def _sorted(curve: RatioChart, kind: Kind) -> Chart:
     rows = [
         {
             "place": point.place,
@@ -93,19 +93,19 @@ def _sorted(one: RatioChart, kind: Kind) -> Chart:
             "kernel": point.winner.kernel,
             "tflops": round(point.winner.tflops, 3),
         }
-        for point in one.points
+        for point in curve.points
     ]
-    batches = any(len(point.winner.size) > len(AXES) for point in one.points)
+    batches = any(len(point.winner.size) > len(AXES) for point in curve.points)
     tooltip = [
         alt.Tooltip(field="size", type="nominal", title=f"M x N x K{' x batch' if batches else ''}"),
         alt.Tooltip(field="kernel", type="nominal", title="fastest kernel"),
-        alt.Tooltip(field="ratio", type="quantitative", title=f"over {one.against}", format=".3f"),
+        alt.Tooltip(field="ratio", type="quantitative", title=f"over {curve.against}", format=".3f"),
         alt.Tooltip(field="tflops", type="quantitative", title="TFLOP/s", format=".3f"),
     ]
     y = alt.Y(
         field="ratio",
         type="quantitative",
-        title=f"throughput over {one.against} ({kind})",
+        title=f"throughput over {curve.against} ({kind})",
         scale=alt.Scale(type="log"),
     )
     x = alt.X(field="place", type="quantitative", title="sizes, sorted", scale=alt.Scale(nice=False))
@@ -114,11 +114,11 @@ def _sorted(one: RatioChart, kind: Kind) -> Chart:
     chart = alt.layer(
         rule.encode(y=alt.Y(field="ratio", type="quantitative")), points.encode(x=x, y=y, tooltip=tooltip)
     )
-    return Chart(one.id, one.label, (Choice("", _spec(chart.properties(width="container", height=320))),))
+    return Chart(curve.id, curve.label, (Choice("", _spec(chart.properties(width="container", height=320))),))
 
 
 def _spec(chart: Any) -> Spec:  # noqa: ANN401 - altair's classes share no base
-    """The chart as Vega-Lite, without what the page sets for all charts."""
+    """Return the chart as Vega-Lite, without the settings all charts of the page share."""
     spec: Spec = chart.to_dict(validate=False)
     for key in ("$schema", "config"):
         spec.pop(key, None)

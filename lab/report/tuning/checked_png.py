@@ -1,4 +1,4 @@
-"""The map of a library's check: where it is faster than cuBLAS, by the size of C and the length of the sums."""
+"""The map of a library's check: throughput over cuBLAS by the size of C and by k."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SIDE, _LEAST, _MOST = 4.2, 0.5, 1.5
 
 
 def draw(rows: Sequence[CheckedSize], file: Path, title: str) -> Path:
-    """Write the map: a panel a layout, a dot a size, its colour the throughput over cuBLAS's.
+    """Write the map: a panel per layout and a dot per size, coloured by throughput over cuBLAS.
 
     Args:
         rows: At least one with a ratio.
         file: The PNG.
-        title: What it shows, for readers who do not see it.
+        title: Title of the picture.
     """
     layouts = sorted({row.layout for row in rows})
     figure = Figure(figsize=(_SIDE * len(layouts) + 0.9, _SIDE), dpi=DPI, layout="constrained", facecolor="white")
     panels = np.atleast_1d(figure.subplots(1, len(layouts), sharex=True, sharey=True))
-    by_name = {one.name: one for one in summaries(rows)}
+    by_name = {layout_summary.name: layout_summary for layout_summary in summaries(rows)}
     dots = None
     for panel, layout in zip(panels, layouts, strict=True):
         own = [(extents(row.size), row.ratio) for row in rows if row.layout == layout and row.ratio is not None]
@@ -39,8 +39,8 @@ def draw(rows: Sequence[CheckedSize], file: Path, title: str) -> Path:
         dots = panel.scatter(of_c, depths, c=ratios, s=16, cmap="RdBu", norm=colours, lw=0.2, ec=INK)
         panel.set_xscale("log", base=2)
         panel.set_yscale("log", base=2)
-        found = by_name[layout]
-        text = f"{layout}: {found.mean:.2f} in the mean, faster at {found.faster:.0%} of {found.sizes}"
+        summary = by_name[layout]
+        text = f"{layout}: {summary.mean:.2f} in the mean, faster at {summary.faster:.0%} of {summary.sizes}"
         panel.set_title(text, fontsize=8, color=INK)
         panel.set_xlabel("geometric mean of m and n", fontsize=8, color=INK)
         panel.tick_params(colors=INK, labelsize=7)

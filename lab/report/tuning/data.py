@@ -68,7 +68,7 @@ class SizeWinner:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Size-tuned kernels compared with something else, over all sizes that have both times.
+    """A comparison of size-tuned kernels with something else, over all sizes that have both times.
 
     Attributes:
         against: `single-tuned` or `cuBLAS`.
@@ -98,7 +98,7 @@ class Map:
         ms: Values of M, ascending.
         ns: Values of N.
         cells: Winners by (m, n).
-        batch: Products of a size; None where sizes are of one product.
+        batch: GEMMs per size; None where each size is a single GEMM.
     """
 
     k: int
@@ -125,19 +125,19 @@ class Champion:
 
 @dataclass(frozen=True, slots=True)
 class TypeReport:
-    """One problem type.
+    """The report on one problem type.
 
     Attributes:
         label: ``float32_nt``.
         winners: The fastest kernel of every size that has a time, in the file's order.
         maps: Grids among the sizes.
         steps: Records of the protocol's steps.
-        cuts: What step 7 left out.
+        cuts: Candidates that step 7 left out.
         kernels: Kernels that win somewhere, most wins first.
         library: The library; None where none was written.
         single: Name of the single-tuned kernel; empty where there is none.
         points: Pairs of kernel and size that have a time.
-        peak_tflops: The GPU's peak for what the kernels that win multiply with, the highest of them; None where it is
+        peak_tflops: The GPU's peak for the multiply units of the winning kernels, the highest one; None where it is
             not known.
     """
 
@@ -155,7 +155,7 @@ class TypeReport:
 
 @dataclass(frozen=True)
 class TuningAnalysis:
-    """The whole run.
+    """The analysis of a tuning run.
 
     Attributes:
         facts: The run's own.
@@ -169,7 +169,7 @@ class TuningAnalysis:
 
     @property
     def kind(self) -> Kind:
-        """What its times are."""
+        """The kind of its times."""
         return self.facts.kind
 
     @property
@@ -179,19 +179,21 @@ class TuningAnalysis:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of the run before its figures."""
+        """Notes to read before the run's figures."""
         if not self.facts.interrupted:
             return self.facts.notes
         cut_short = "The run was interrupted; the report shows what was timed until then."
-        without = (f"No size of {one.label} was timed." for one in self.types if not one.winners)
+        without = (
+            f"No size of {problem_type.label} was timed." for problem_type in self.types if not problem_type.winners
+        )
         return (cut_short, *without, *self.facts.notes)
 
     def sentence(self) -> str:
-        """Say what every figure of the run is."""
+        """Describe the figures of the run."""
         if self.kind is Kind.MEASURED:
             several = f"{len(self.facts.cards)} x {self.gpu}, each size on one of them"
-            where = several if self.facts.cards else f"one {self.gpu}"
-            return f"Times were measured on {where}: medians, with the number of samples beside them."
+            device = several if self.facts.cards else f"one {self.gpu}"
+            return f"Times were measured on {device}: medians, with the number of samples beside them."
         return (
             f"Nothing here was measured. {self.facts.not_measured} All times are predicted for one {self.gpu} by a "
             "coarse model."
@@ -199,43 +201,44 @@ class TuningAnalysis:
 
 
 def analyse(store: TuningStore) -> TuningAnalysis:
-    """Compute what page, PNGs and tables have in common.
+    """Compute the data that page, PNGs and tables share.
 
     Raises:
         StoreError: the store is empty or cannot be read.
     """
     facts = store.facts()
-    kernels = {one.id: one for one in store.kernels()}
+    kernels = {kernel.id: kernel for kernel in store.kernels()}
     _check(facts, kernels, store.path)
     times = store.times(TimingStage.FINAL)
     steps, cuts = store.steps()
     types = tuple(
-        _type(label, facts, kernels, times, told=(steps.get(label, ()), cuts.get(label, ()))) for label in facts.types
+        _type(label, facts, kernels, times, protocol=(steps.get(label, ()), cuts.get(label, ())))
+        for label in facts.types
     )
-    winners = [winner for one in types for winner in one.winners]
+    winners = [winner for problem_type in types for winner in problem_type.winners]
     ratios = [
         _ratios("single-tuned", ((winner.over_single, winner) for winner in winners)),
         _ratios("cuBLAS", ((winner.over_cublas, winner) for winner in winners)),
     ]
-    return TuningAnalysis(facts, types, tuple(one for one in ratios if one.values))
+    return TuningAnalysis(facts, types, tuple(comparison for comparison in ratios if comparison.values))
 
 
 def _check(facts: TuningFacts, kernels: Mapping[str, KernelFacts], file: Path) -> None:
-    """Check that facts name what there is.
+    """Check that the facts refer to existing problem types and kernels.
 
     Raises:
         StoreError: They name a problem type without sizes, or a kernel that is not stored.
     """
     if missing := sorted(set(facts.types) - set(facts.final)):
         raise StoreError(f"{file}: the facts hold no final sizes of the problem type {missing[0][:100]!r}")
-    named = [name for label in facts.types for name in facts.singles.get(label, ())[:1]]
-    if missing := [name for name in named if name not in kernels]:
+    singles = [name for label in facts.types for name in facts.singles.get(label, ())[:1]]
+    if missing := [name for name in singles if name not in kernels]:
         raise StoreError(f"{file}: the facts name a kernel {missing[0][:100]!r} that is not among the kernels")
 
 
-def _ratios(against: str, found: Iterable[tuple[float | None, SizeWinner]]) -> Ratios:
-    known = [(ratio, winner) for ratio, winner in found if ratio is not None]
-    return Ratios(against, tuple(sorted(known, key=lambda pair: pair[0])))
+def _ratios(against: str, pairs: Iterable[tuple[float | None, SizeWinner]]) -> Ratios:
+    complete = [(ratio, winner) for ratio, winner in pairs if ratio is not None]
+    return Ratios(against, tuple(sorted(complete, key=lambda pair: pair[0])))
 
 
 def _type(
@@ -244,18 +247,18 @@ def _type(
     kernels: Mapping[str, KernelFacts],
     times: Mapping[str, Mapping[Size, Timed]],
     *,
-    told: tuple[Sequence[ProtocolStep], Sequence[Cut]],
+    protocol: tuple[Sequence[ProtocolStep], Sequence[Cut]],
 ) -> TypeReport:
     sizes = (*facts.final[label].ranges, *facts.final[label].exact)
-    own = {name: times[name] for name, one in kernels.items() if one.type == label and name in times}
+    own = {name: times[name] for name, kernel in kernels.items() if kernel.type == label and name in times}
     single = next(iter(facts.singles.get(label, ())), None)
     beside = times.get(baseline_id(label), {})
     winners = []
     for size in dict.fromkeys(sizes):
-        entrants = {name: found[size] for name, found in own.items() if size in found and found[size].ms}
+        entrants = {name: by_size[size] for name, by_size in own.items() if size in by_size and by_size[size].ms}
         if entrants:
             # of equal times the first name wins: kernels are stored in the order in which workers finished them
-            best = min(entrants, key=lambda one: (entrants[one].ms or math.inf, kernels[one].name))
+            best = min(entrants, key=lambda entrant: (entrants[entrant].ms or math.inf, kernels[entrant].name))
             ms = entrants[best].ms or math.nan
             winners.append(
                 SizeWinner(
@@ -268,33 +271,33 @@ def _type(
                     cublas_ms=beside[size].ms if size in beside else None,
                 )
             )
-    library = next((one for one in facts.libraries.values() if one.type == label), None)
-    champions = _champions(winners, [one for one in kernels.values() if one.type == label])
+    library = next((candidate for candidate in facts.libraries.values() if candidate.type == label), None)
+    champions = _champions(winners, [kernel for kernel in kernels.values() if kernel.type == label])
     return TypeReport(
         label=label,
         winners=tuple(winners),
         maps=_maps(winners),
-        steps=tuple(told[0]),
-        cuts=tuple(told[1]),
+        steps=tuple(protocol[0]),
+        cuts=tuple(protocol[1]),
         kernels=champions,
         library=library,
         single=kernels[single].name if single else "",
-        points=sum(timed.ms is not None for found in own.values() for timed in found.values()),
+        points=sum(timed.ms is not None for by_size in own.values() for timed in by_size.values()),
         peak_tflops=_peak(champions, facts.peak(label)),
     )
 
 
 def _peak(champions: Sequence[Champion], of_type: float) -> float | None:
-    """The peak of what the champions multiply with; `of_type` is that of their type's pipes."""
-    known = [one.facts.peak_tflops for one in champions if one.facts.peak_tflops is not None]
-    if known:
-        return max(known)
-    # a kernel above the peak of the pipes multiplies on tensor cores, at a rate that the run does not tell
-    return None if any(one.best_tflops > of_type for one in champions) else of_type
+    """Return the peak of the champions' multiply units; `of_type` is that of their type's pipes."""
+    peaks = [champion.facts.peak_tflops for champion in champions if champion.facts.peak_tflops is not None]
+    if peaks:
+        return max(peaks)
+    # a kernel above the peak of the pipes uses tensor cores, whose rate the run does not record
+    return None if any(champion.best_tflops > of_type for champion in champions) else of_type
 
 
 def _champions(winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]) -> tuple[Champion, ...]:
-    by_name = {one.name: one for one in kernels}
+    by_name = {kernel.name: kernel for kernel in kernels}
     wins: dict[str, list[float]] = {}
     for winner in winners:
         wins.setdefault(winner.kernel, []).append(winner.tflops)
@@ -303,14 +306,14 @@ def _champions(winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]) ->
 
 
 def _maps(winners: Sequence[SizeWinner]) -> tuple[Map, ...]:
-    found = []
-    for rest in dict.fromkeys(winner.size[2:] for winner in winners):
-        cells = {(w.size[0], w.size[1]): w for w in winners if w.size[2:] == rest}
+    maps = []
+    for k_and_batch in dict.fromkeys(winner.size[2:] for winner in winners):
+        cells = {(w.size[0], w.size[1]): w for w in winners if w.size[2:] == k_and_batch}
         ms, ns = (tuple(sorted({cell[i] for cell in cells})) for i in (0, 1))
-        # a stray exact size at the same k must not stretch the map
+        # an isolated exact size at the same k must not stretch the map
         ms = tuple(m for m in ms if sum((m, n) in cells for n in ns) >= len(ns) / 2)
         ns = tuple(n for n in ns if sum((m, n) in cells for m in ms) >= len(ms) / 2)
         if len(ms) >= LEAST_SIDE and len(ns) >= LEAST_SIDE:
             inside = {(m, n): w for (m, n), w in cells.items() if m in ms and n in ns}
-            found.append(Map(rest[0], ms, ns, inside, *rest[1:]))
-    return tuple(found)
+            maps.append(Map(k_and_batch[0], ms, ns, inside, *k_and_batch[1:]))
+    return tuple(maps)

@@ -1,4 +1,4 @@
-"""The sizes that gain most from kernels of their own: tables II and III of the Tensile paper, for a tuning run."""
+"""Sizes that gain most from kernels of their own: tables II and III of the Tensile paper, for a tuning run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_GAINS: Final = 144
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What one size gains over the single-tuned kernel.
+    """The gain of one size over the single-tuned kernel.
 
     Attributes:
         type: The problem type's label.
@@ -44,23 +44,25 @@ class Gain:
 
 
 def gains(analysis: TuningAnalysis) -> tuple[Gain, ...]:
-    """Return every size that the single-tuned kernel has a time at, of all problem types, the highest gain first.
+    """Return every size with a time of the single-tuned kernel, of all problem types, the highest gain first.
 
-    Gains that agree in four decimals stand in the file's order, which the last digits of a sample do not decide.
+    Gains that agree in four decimals keep the file's order, so that a sample's last digits do not decide it.
     """
-    found = []
-    for one in analysis.types:
-        dtype = analysis.facts.types[one.label].dtype
-        tiles = {champion.facts.name: block_tile(champion.facts.parameters) for champion in one.kernels}
-        for winner in one.winners:
+    size_gains = []
+    for problem_type in analysis.types:
+        dtype = analysis.facts.types[problem_type.label].dtype
+        tiles = {champion.facts.name: block_tile(champion.facts.parameters) for champion in problem_type.kernels}
+        for winner in problem_type.winners:
             tile, over = tiles[winner.kernel], winner.over_single
             if over is not None:
-                found.append(Gain(one.label, winner, tile, flop_per_byte(tile, dtype) if tile else None, over))
-    return tuple(sorted(found, key=lambda gain: -round(gain.over_single, 4)))
+                size_gains.append(
+                    Gain(problem_type.label, winner, tile, flop_per_byte(tile, dtype) if tile else None, over)
+                )
+    return tuple(sorted(size_gains, key=lambda gain: -round(gain.over_single, 4)))
 
 
 def flop_per_byte(tile: tuple[int, int], dtype: str) -> float:
-    """Return the operations on each byte that a block reads of A and B: 2 rows columns / (rows + columns) / bytes.
+    """Return a block's operations per byte read of A and B: 2 rows columns / (rows + columns) / bytes.
 
     Of complex elements, four times as many.
 

@@ -23,7 +23,7 @@ from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow
 
 MOST_ROWS = 200
-"""Rows of a step's table on the page; the store has the rest."""
+"""Most rows of a step's table on the page; the store has the rest."""
 
 
 def render(store: TuningStore, folder: Path | None = None) -> tuple[Path, ...]:
@@ -49,10 +49,10 @@ def render(store: TuningStore, folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) -> str:
-    """The page's HTML, one file that works offline.
+    """Return the page's HTML, one file that works offline.
 
     Args:
-        analysis: What it shows.
+        analysis: The analysis it shows.
         charts: Its charts.
         pngs: Names of the pictures beside it.
     """
@@ -70,13 +70,18 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
                 "charts": {chart.id: chart.choices[0].spec for chart in drawn},
                 "labels": {chart.id: chart.label for chart in drawn},
             },
-            maps={one.label: [chart for chart in charts.maps if chart.type == one.label] for one in analysis.types},
+            maps={
+                report.label: [chart for chart in charts.maps if chart.type == report.label]
+                for report in analysis.types
+            },
             ratios=charts.ratios,
             ratios_file=RATIOS_FILE,
-            cuts={one.label: [cut_sentence(cut) for cut in one.cuts] for one in analysis.types},
-            colours={one.label: colours(one) for one in analysis.types},
-            ends={one.label: ends(one) for one in analysis.types},
-            tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
+            cuts={report.label: [cut_sentence(cut) for cut in report.cuts] for report in analysis.types},
+            colours={report.label: colours(report) for report in analysis.types},
+            ends={report.label: ends(report) for report in analysis.types},
+            tables={
+                report.label: [(step, columns(step), shown(step)) for step in report.steps] for report in analysis.types
+            },
             gains=gains(analysis),
             batches=any(kind.batched for kind in analysis.facts.types.values()),
             most_gains=MOST_GAINS,
@@ -88,11 +93,11 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
 
 
 _SMALLEST_OF_PAPER = (16, 16, 3104)
-"""Of experiment 1 in D. E. Tanner, "Tensile: Auto-Tuning GEMM GPU Assembly for All Problem Sizes", 2018."""
+"""Size of experiment 1 in D. E. Tanner, "Tensile: Auto-Tuning GEMM GPU Assembly for All Problem Sizes", 2018."""
 
 
 def columns(step: ProtocolStep) -> list[str]:
-    """Return the names of what a step varies, in order."""
+    """Return the names of the values a step varies, in order."""
     return list(dict.fromkeys(name for row in step.rows for name in row.values))
 
 
@@ -103,29 +108,29 @@ def shown(step: ProtocolStep) -> list[StepRow]:
 
 
 def cut_sentence(cut: Cut) -> str:
-    """Say what a rule of halving left out, and why."""
+    """Describe what a rule left out, and why."""
     if cut.kind is CutKind.PREDICTION:
-        why = f"were not run: the kernel's predicted time is more than {cut.limit:g} times the best prediction"
+        reason = f"were not run: the kernel's predicted time is more than {cut.limit:g} times the best prediction"
     elif cut.kind is CutKind.NEIGHBOURS:
-        why = (
+        reason = (
             f"were not run: the kernel is more than {cut.limit:.0%} slower than the fastest at each of the "
             f"{cut.nearest} nearest of {cut.coarse} coarse sizes ({cut.sizes} sizes in all)"
         )
     else:
-        why = (
+        reason = (
             "got no further samples: the kernel's first sample is more than "
             f"{cut.limit:.0%} slower than the fastest kernel's"
         )
-    return f"{cut.points} pairs of kernel and size {why}."
+    return f"{cut.points} pairs of kernel and size {reason}."
 
 
-def ends(one: TypeReport) -> str:
-    """Describe the smallest size and the best one; compare them with the Tensile paper where the sizes are its own."""
-    if not one.winners:
+def ends(report: TypeReport) -> str:
+    """Describe the smallest size and the best one, compared with the Tensile paper where the sizes are its own."""
+    if not report.winners:
         return ""
-    peak = one.peak_tflops
-    small = min(one.winners, key=lambda winner: math.prod(winner.size))
-    best = max(one.winners, key=lambda winner: winner.tflops)
+    peak = report.peak_tflops
+    small = min(report.winners, key=lambda winner: math.prod(winner.size))
+    best = max(report.winners, key=lambda winner: winner.tflops)
     share, of_it = (
         (f", {small.tflops / peak:.2%} of the peak of {peak:.1f}", f", {best.tflops / peak:.0%} of it,")
         if peak
@@ -144,8 +149,8 @@ def ends(one: TypeReport) -> str:
 
 
 def _by_name(kernels: Sequence[KernelFacts]) -> list[KernelFacts]:
-    """In an order that does not depend on which worker finished first."""
-    return sorted(kernels, key=lambda one: (one.type, one.group, one.name))
+    """Sort kernels independently of which worker finished first."""
+    return sorted(kernels, key=lambda kernel: (kernel.type, kernel.group, kernel.name))
 
 
 def _size(winner: SizeWinner) -> str:

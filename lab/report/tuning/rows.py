@@ -1,4 +1,4 @@
-"""What the charts of a tuning run show, defined once: `charts` draws it on the page, `png` as pictures."""
+"""Definitions of a tuning run's charts, which `charts` draws on the page and `png` as pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.measured.timing import Kind
 from lab.report.tuning.data import Map, Ratios, SizeWinner, TuningAnalysis, TypeReport
 
 MOST_COLOURS: Final = 24
-"""Kernels that get a colour of their own in a map, those that win most; the others share a grey."""
+"""Most kernels with a colour of their own in a map, those that win most; the others share a grey."""
 
 OTHERS: Final = "others"
 OTHERS_COLOUR: Final = "#b8bcc2"
@@ -21,7 +21,7 @@ RATIOS_FILE: Final = "ratios.png"
 
 
 class MapSubject(StrEnum):
-    """What a map over M and N shows of each size's fastest kernel."""
+    """The quantity a map over M and N shows for each size's fastest kernel."""
 
     THROUGHPUT = "throughput"
     FASTEST = "fastest"
@@ -63,7 +63,7 @@ class MapChart:
     Attributes:
         type: The problem type's label.
         k: K.
-        batch: Products of a size; None where sizes are of one product.
+        batch: GEMMs per size; None where each size is a single GEMM.
         ms: Values of M, ascending.
         ns: Values of N, ascending.
         cells: By M, then by N; a size without a time has none.
@@ -85,24 +85,24 @@ class MapChart:
     batch: int | None = None
 
     def id(self, subject: MapSubject) -> str:
-        """The chart's id on the page."""
+        """Return the chart's id on the page."""
         return f"{subject}-{self.type}-{self.k}{'' if self.batch is None else f'-{self.batch}'}"
 
     def file(self, subject: MapSubject) -> str:
-        """The picture's file name."""
+        """Return the picture's file name."""
         return f"{subject}_{self.type}_{self.k}{'' if self.batch is None else f'_{self.batch}'}.png"
 
     def label(self, subject: MapSubject) -> str:
-        """What the chart shows, for readers who cannot see it."""
+        """Return a description of the chart for screen readers."""
         return f"{_LABELS[subject]}, {self.type}, {self.rest}"
 
     def title(self, subject: MapSubject) -> str:
-        """What the picture shows."""
+        """Return the picture's title."""
         return f"{_TITLES[subject]}, {self.type}, {self.rest}"
 
     @property
     def rest(self) -> str:
-        """The dimensions that all sizes of the map share."""
+        """The dimensions all sizes of the map share."""
         return f"K = {self.k}{'' if self.batch is None else f', batch = {self.batch}'}"
 
 
@@ -123,7 +123,7 @@ class RatioPoint:
 
 @dataclass(frozen=True)
 class RatioChart:
-    """Throughput of size-tuned kernels over something else, sizes sorted by it.
+    """Throughput of size-tuned kernels over something else, sizes sorted by the ratio.
 
     Attributes:
         against: `single-tuned` or `cuBLAS`.
@@ -144,7 +144,7 @@ class RatioChart:
 
     @property
     def label(self) -> str:
-        """What the chart shows, for readers who cannot see it."""
+        """Description of the chart for screen readers."""
         return f"Throughput of size-tuned kernels over {self.against}, sizes sorted"
 
 
@@ -155,7 +155,7 @@ class TuningCharts:
     Attributes:
         tuning: The run's name.
         gpu: The GPU that measured, or that predictions are for.
-        kind: What the run's times are.
+        kind: Kind of the run's times.
         maps: Over all problem types.
         ratios: Over all problem types.
     """
@@ -173,14 +173,14 @@ def charts_of(analysis: TuningAnalysis) -> TuningCharts:
         tuning=analysis.facts.tuning,
         gpu=analysis.gpu,
         kind=analysis.kind,
-        maps=tuple(_map(one, grid) for one in analysis.types for grid in one.maps),
+        maps=tuple(_map(report, grid) for report in analysis.types for grid in report.maps),
         ratios=tuple(_ratios(ratios) for ratios in analysis.ratios),
     )
 
 
-def colours(one: TypeReport) -> dict[str, str]:
-    """Colours of the kernels that win most: evenly spaced hues, lighter and darker in turn."""
-    names = [champion.facts.name for champion in one.kernels[:MOST_COLOURS]]
+def colours(report: TypeReport) -> dict[str, str]:
+    """Return colours of the kernels that win most: evenly spaced hues, alternately lighter and darker."""
+    names = [champion.facts.name for champion in report.kernels[:MOST_COLOURS]]
     spread = {}
     for i, name in enumerate(names):
         # the golden angle keeps neighbours in the order of wins apart
@@ -188,22 +188,22 @@ def colours(one: TypeReport) -> dict[str, str]:
     return spread
 
 
-def _map(one: TypeReport, grid: Map) -> MapChart:
-    known, present = colours(one), {winner.kernel for winner in grid.cells.values()}
-    kernels = tuple(champion.facts.name for champion in one.kernels if champion.facts.name in present)
+def _map(report: TypeReport, grid: Map) -> MapChart:
+    palette, present = colours(report), {winner.kernel for winner in grid.cells.values()}
+    kernels = tuple(champion.facts.name for champion in report.kernels if champion.facts.name in present)
     cells = tuple(
-        MapCell(m, n, winner, winner.kernel if winner.kernel in known else OTHERS, kernels.index(winner.kernel))
+        MapCell(m, n, winner, winner.kernel if winner.kernel in palette else OTHERS, kernels.index(winner.kernel))
         for (m, n), winner in sorted(grid.cells.items())
     )
     return MapChart(
-        type=one.label,
+        type=report.label,
         k=grid.k,
         ms=grid.ms,
         ns=grid.ns,
         cells=cells,
         kernels=kernels,
-        colours={**known, OTHERS: OTHERS_COLOUR},
-        over_single=bool(one.single),
+        colours={**palette, OTHERS: OTHERS_COLOUR},
+        over_single=bool(report.single),
         over_cublas=any(winner.over_cublas for winner in grid.cells.values()),
         batch=grid.batch,
     )

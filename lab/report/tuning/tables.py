@@ -1,4 +1,4 @@
-"""The tables of a tuning run as CSV: `winners.csv`, a row for each size, and `kernels.csv`, a row for each kernel."""
+"""The tables of a tuning run as CSV: `winners.csv`, a row per size, and `kernels.csv`, a row per kernel."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class WinnerLine:
         type: The problem type's label.
         m: Rows of C.
         n: Columns of C.
-        k: Length of the products that are summed.
-        batch: Number of products; empty where the size is of one product.
+        k: Inner dimension of the GEMM.
+        batch: Number of GEMMs; empty where the size is a single GEMM.
         kernel: Name of the fastest kernel.
-        kind: What its time is.
+        kind: Kind of its time.
         ms: Its median time in ms.
         samples: Number of samples.
         spread: 80th less 20th percentile over the median.
@@ -55,7 +55,7 @@ class WinnerLine:
 
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """A row of `kernels.csv`: what a kernel is, its main loop, at how many sizes it wins. The fields are the columns.
+    """A row of `kernels.csv`: a kernel, its main loop and its wins. The fields are the columns.
 
     Attributes:
         id: Short hash of everything that decides its machine code.
@@ -81,7 +81,7 @@ class KernelLine:
         efficiency_memory_hidden: The same where memory instructions alone are hidden.
         efficiency_none_hidden: The same where nothing is hidden.
         wins: Sizes at which it is the fastest.
-        wins_by_times: What the times are that decide this.
+        wins_by_times: Kind of the times that decide this.
     """
 
     id: str
@@ -111,8 +111,8 @@ class KernelLine:
 
 
 def winner_lines(analysis: TuningAnalysis) -> tuple[WinnerLine, ...]:
-    """Rows of `winners.csv`, in the order of the tuning file."""
-    return tuple(_winner(one.label, winner) for one in analysis.types for winner in one.winners)
+    """Return the rows of `winners.csv`, in the order of the tuning file."""
+    return tuple(_winner(report.label, winner) for report in analysis.types for winner in report.winners)
 
 
 def _winner(label: str, winner: SizeWinner) -> WinnerLine:
@@ -139,13 +139,13 @@ def _winner(label: str, winner: SizeWinner) -> WinnerLine:
 
 
 def kernel_lines(analysis: TuningAnalysis, kernels: Iterable[KernelFacts]) -> tuple[KernelLine, ...]:
-    """Rows of `kernels.csv`.
+    """Return the rows of `kernels.csv`.
 
     Args:
-        analysis: Says at how many sizes each kernel wins.
+        analysis: Gives the number of sizes at which each kernel wins.
         kernels: Every kernel of the run.
     """
-    won = {(one.label, champion.facts.id): champion.wins for one in analysis.types for champion in one.kernels}
+    won = {(report.label, champion.facts.id): champion.wins for report in analysis.types for champion in report.kernels}
     return tuple(_kernel(facts, won.get((facts.type, facts.id), 0), analysis.kind) for facts in kernels)
 
 

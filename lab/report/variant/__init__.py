@@ -1,1 +1,1 @@
-"""What the page shows of one variant: details, listings and findings."""
+"""The page's view of one variant: details, listings and findings."""

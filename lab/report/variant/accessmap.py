@@ -21,19 +21,19 @@ _CELL: Final = 26
 
 def access_maps(record: VariantRecord) -> list[dict[str, str]]:
     """Return name, notation, caption and SVG of each mapping of a variant."""
-    made = []
+    maps = []
     for name in record.mappings:
         try:
             mapping = parse(str(record.parameters.get(name)))
         except UserError:
             continue  # written by a version with another notation
-        made.append({"name": name, "text": str(mapping), "caption": _caption(mapping), "svg": svg(mapping)})
-    return made
+        maps.append({"name": name, "text": str(mapping), "caption": _caption(mapping), "svg": svg(mapping)})
+    return maps
 
 
 def _caption(mapping: ThreadMapping) -> str:
-    shown = min(COLUMNS * ROWS, mapping.offset + mapping.size)
-    first = "" if shown == mapping.offset + mapping.size else f"; the first {shown:,} elements of the tensor"
+    visible = min(COLUMNS * ROWS, mapping.offset + mapping.size)
+    first = "" if visible == mapping.offset + mapping.size else f"; the first {visible:,} elements of the tensor"
     return f"{mapping.threads:,} threads x {mapping.items:,} items; numbers are threads{first}"
 
 

@@ -38,7 +38,7 @@ def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[di
 
 
 def variant_detail(record: VariantRecord) -> dict[str, object]:
-    """Return everything that the page shows of a variant beside its texts, ready for JSON."""
+    """Return everything the page shows of a variant besides its texts, ready for JSON."""
     return {
         "name": record.kernel,
         "label": record.label,
@@ -60,7 +60,7 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
 
 def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Return (heading, kind of the figures, rows) of each section that has rows."""
-    made = (
+    sections = (
         ("Build", "static", _build_rows(record)),
         ("Launches", "static", _step_rows(record)),
         ("Occupancy and bounds", "predicted", _prediction_rows(record)),
@@ -70,7 +70,7 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
         ("Measurement", "measured", _measurement_rows(record)),
         ("Hardware counters", "measured", counted.rows(record)),
     )
-    return [(heading, kind, rows) for heading, kind, rows in made if rows]
+    return [(heading, kind, rows) for heading, kind, rows in sections if rows]
 
 
 def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
@@ -128,9 +128,9 @@ def _launch(launch: LaunchRecord) -> str:
     return f"grid {grid}, block {block}, {launch.dynamic_shared_bytes} B dynamic shared{carveout}{cluster}"
 
 
-def _classes(what: str, counts: Counts) -> str:
-    most = sorted(counts.by_class.items(), key=lambda item: -item[1])
-    return f"SASS {what} {counts.instructions} instructions: " + ", ".join(f"{n} {name}" for name, n in most)
+def _classes(scope: str, counts: Counts) -> str:
+    by_count = sorted(counts.by_class.items(), key=lambda item: -item[1])
+    return f"SASS {scope} {counts.instructions} instructions: " + ", ".join(f"{n} {name}" for name, n in by_count)
 
 
 def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
@@ -168,30 +168,32 @@ def _estimate_rows(record: VariantRecord) -> list[tuple[str, str]]:
 
 
 def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
-    done = record.emulation
-    if done is None:
+    emulation = record.emulation
+    if emulation is None:
         return []
-    size = _fields(done.problem)
-    if done.unsupported or done.failure:
-        return [("not executed", done.unsupported or done.failure), ("problem", size)]
+    size = _fields(emulation.problem)
+    if emulation.unsupported or emulation.failure:
+        return [("not executed", emulation.unsupported or emulation.failure), ("problem", size)]
     rows = [("problem", size)]
-    for step in done.launches:
-        counted = f", {step.executed.warps:,} warp instructions" if step.executed and len(done.launches) > 1 else ""
+    for step in emulation.launches:
+        counted = (
+            f", {step.executed.warps:,} warp instructions" if step.executed and len(emulation.launches) > 1 else ""
+        )
         rows.append(("entry", f"{step.entry}: {_launch(step.launch)}{counted}"))
-    if done.verification:
-        check = done.verification
+    if emulation.verification:
+        check = emulation.verification
         rows.append(("outputs", "agree with NumPy" if check.passed else f"differ from NumPy: {check.worst}"))
         rows.append(("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"))
-    if done.executed:
-        lanes = f"{done.executed.active_lanes:.1f} active lanes each"
-        rows.append(("executed", f"{done.executed.warps:,} warp instructions, {lanes}"))
-        rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in done.executed.memory.items()]
-    rows.append(("findings", "none" if not done.findings else str(len(done.findings))))
-    if done.full_size is not None:
-        rows.append(("at the problem's own size", describe_full_size(done.full_size)))
-    rows += [("suspect", one.summary) for one in done.suspicions]
-    rows += [("not shown", sentence) for sentence in done.not_shown]
-    return [*rows, *(("note", note) for note in done.notes)]
+    if emulation.executed:
+        lanes = f"{emulation.executed.active_lanes:.1f} active lanes each"
+        rows.append(("executed", f"{emulation.executed.warps:,} warp instructions, {lanes}"))
+        rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in emulation.executed.memory.items()]
+    rows.append(("findings", "none" if not emulation.findings else str(len(emulation.findings))))
+    if emulation.full_size is not None:
+        rows.append(("at the problem's own size", describe_full_size(emulation.full_size)))
+    rows += [("suspect", suspicion.summary) for suspicion in emulation.suspicions]
+    rows += [("not shown", sentence) for sentence in emulation.not_shown]
+    return [*rows, *(("note", note) for note in emulation.notes)]
 
 
 def _traffic(name: str, count: MemoryCount) -> str:

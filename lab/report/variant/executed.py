@@ -1,4 +1,4 @@
-"""What the CPU execution adds to the static counts: executed mix, hot loop by execution, counts of each PTX line.
+"""Counts that emulation adds to the static ones: executed mix, hot loop by execution, counts per PTX line.
 
 Shares are of thread instructions, the dynamic counterpart of a static count: an instruction whose guard is false, or
 that only other lanes of the warp execute, does not count.
@@ -18,14 +18,14 @@ from lab.report.charts import style
 from lab.store.figures import hot_counts
 
 
-def threads_of(done: EmulationRecord) -> int:
+def threads_of(emulation: EmulationRecord) -> int:
     """Return the number of threads of the emulated launches."""
-    return sum(math.prod(step.launch.grid) * math.prod(step.launch.block) for step in done.launches)
+    return sum(math.prod(step.launch.grid) * math.prod(step.launch.block) for step in emulation.launches)
 
 
-def warps_of(done: EmulationRecord) -> int:
+def warps_of(emulation: EmulationRecord) -> int:
     """Return the number of warps of the emulated launches; a block's last warp counts even if it is not full."""
-    sizes = [(math.prod(step.launch.grid), math.prod(step.launch.block)) for step in done.launches]
+    sizes = [(math.prod(step.launch.grid), math.prod(step.launch.block)) for step in emulation.launches]
     return sum(blocks * math.ceil(threads / WARP_SIZE) for blocks, threads in sizes)
 
 
@@ -35,32 +35,32 @@ def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] 
     As with static counts (`figures.hot_counts`), a kernel without loops is its own hot loop. None where nothing was
     executed, or where the executed entry point is not the one that was read.
     """
-    done = record.emulation
-    if done is None or done.executed is None or not _same_kernel(record, done):
+    emulation = record.emulation
+    if emulation is None or emulation.executed is None or not _same_kernel(record, emulation):
         return None
     if hot and record.ptx is not None and record.ptx.hot_loop is not None:
-        return done.hot_loop.threads_by_class if done.hot_loop else None
-    return done.executed.threads_by_class
+        return emulation.hot_loop.threads_by_class if emulation.hot_loop else None
+    return emulation.executed.threads_by_class
 
 
-def _same_kernel(record: VariantRecord, done: EmulationRecord) -> bool:
-    """Whether the executed entry point is the one that was read; an awkward emulated size may need another."""
-    return record.ptx is not None and [step.entry for step in done.launches] == [record.ptx.name]
+def _same_kernel(record: VariantRecord, emulation: EmulationRecord) -> bool:
+    """Return whether the executed entry point is the one read; an awkward emulated size may need another."""
+    return record.ptx is not None and [step.entry for step in emulation.launches] == [record.ptx.name]
 
 
 def executed_loops(record: VariantRecord) -> dict[str, int]:
     """Map each PTX loop to the warp instructions executed in it but in no loop inside it; empty without counts."""
-    done = record.emulation
-    if done is None or record.ptx is None or not done.lines or not _same_kernel(record, done):
+    emulation = record.emulation
+    if emulation is None or record.ptx is None or not emulation.lines or not _same_kernel(record, emulation):
         return {}
-    listed = [line for group in done.lines for line in group.lines]
+    listed = [line for group in emulation.lines for line in group.lines]
     innermost = [""] * (max(listed) + 1)
     for loop in sorted(record.ptx.loops, key=lambda loop: loop.depth):
         for first, last in loop.lines:
             inside = len(innermost[first : last + 1])  # lines past the last executed one have no place
             innermost[first : first + inside] = [loop.label] * inside
     own = dict.fromkeys(("", *(loop.label for loop in record.ptx.loops)), 0)
-    for group in done.lines:
+    for group in emulation.lines:
         for line in group.lines:
             own[innermost[line]] += group.warps
     del own[""]
@@ -68,7 +68,7 @@ def executed_loops(record: VariantRecord) -> dict[str, int]:
 
 
 def hot_by_execution(record: VariantRecord) -> LoopMix | None:
-    """The loop that executes most outside of loops within it, the static hot loop where they tie."""
+    """Return the loop that executes most outside of nested loops, or the static hot loop where they tie."""
     return _most(record, executed_loops(record))
 
 
@@ -79,70 +79,75 @@ def _most(record: VariantRecord, own: Mapping[str, int]) -> LoopMix | None:
 
 
 def difference(record: VariantRecord) -> str:
-    """Say in a sentence that execution and text disagree on the hot loop or the entry point; empty where they agree."""
-    done = record.emulation
-    if done is not None and done.executed is not None and record.ptx is not None and not _same_kernel(record, done):
+    """Describe a disagreement of execution and text on the hot loop or the entry point; empty where they agree."""
+    emulation = record.emulation
+    if (
+        emulation is not None
+        and emulation.executed is not None
+        and record.ptx is not None
+        and not _same_kernel(record, emulation)
+    ):
         return (
-            f"The CPU executed {done.launches[0].entry}, the entry point for the emulated size, not {record.ptx.name}: "
-            "there is no executed mix to compare with the static one."
+            f"The CPU executed {emulation.launches[0].entry}, the entry point at emulated size, not {record.ptx.name}: "
+            "executed and static mix cannot be compared."
         )
     if record.ptx is None or len(record.ptx.loops) == 1:
         return ""  # one loop is the hot one by any count; of ten thousand records this takes a second to find out
-    if done is not None and _surely_hot(record.ptx, done):
+    if emulation is not None and _surely_hot(record.ptx, emulation):
         return ""
     own = executed_loops(record)
-    most = _most(record, own)
+    hottest = _most(record, own)
     static = record.ptx.hot_loop if record.ptx else None
-    if most is None or static is None or most.label == static.label or record.emulation is None:
+    if hottest is None or static is None or hottest.label == static.label or record.emulation is None:
         return ""
     total = record.emulation.executed.warps if record.emulation.executed else sum(own.values())
     return (
-        f"The loop that executes most is {most.label} ({own[most.label] / total:.1%} of the warp instructions), "
+        f"The loop that executes most is {hottest.label} ({own[hottest.label] / total:.1%} of the warp instructions), "
         f"not {static.label} ({own[static.label] / total:.1%}), the hot loop of the text."
     )
 
 
-def _surely_hot(ptx: KernelMix, done: EmulationRecord) -> bool:
-    """Whether the static hot loop alone executes at least half of all instructions, so that no line need be read."""
+def _surely_hot(ptx: KernelMix, emulation: EmulationRecord) -> bool:
+    """Return whether the static hot loop executes half of all instructions, so that no line need be read."""
     hot = ptx.hot_loop
-    if hot is None or done.hot_loop is None or done.executed is None:
+    if hot is None or emulation.hot_loop is None or emulation.executed is None:
         return False
     deepest = all(loop.depth <= hot.depth for loop in ptx.loops)  # it contains no other loop
-    return deepest and 2 * done.hot_loop.warps >= done.executed.warps
+    return deepest and 2 * emulation.hot_loop.warps >= emulation.executed.warps
 
 
 def mix_tables(record: VariantRecord) -> list[dict[str, object]]:
     """Tabulate static and executed instructions by class: hot loop, hot loop by execution, whole kernel."""
-    done, ptx = record.emulation, record.ptx
-    if done is None or ptx is None:
+    emulation, ptx = record.emulation, record.ptx
+    if emulation is None or ptx is None:
         return []
-    made = []
+    tables = []
     static, executed = hot_counts(ptx), executed_by_class(record, hot=True)
     if ptx.hot_loop is not None and static is not None and executed is not None:
-        made.append(_table(f"Hot loop {ptx.hot_loop.label}", static.by_class, executed, done))
-    most = hot_by_execution(record)
-    if most is not None and not most.hot:
-        title = f"Hot loop by execution {most.label}"
-        made.append(_table(title, most.counts.by_class, _within(done, most), done))
-    whole = executed_by_class(record, hot=False)
-    if whole is not None:
-        made.append(_table("Whole kernel", ptx.counts.by_class, whole, done))
-    return made
+        tables.append(_table(f"Hot loop {ptx.hot_loop.label}", static.by_class, executed, emulation))
+    hottest = hot_by_execution(record)
+    if hottest is not None and not hottest.hot:
+        title = f"Hot loop by execution {hottest.label}"
+        tables.append(_table(title, hottest.counts.by_class, _within(emulation, hottest), emulation))
+    kernel_counts = executed_by_class(record, hot=False)
+    if kernel_counts is not None:
+        tables.append(_table("Whole kernel", ptx.counts.by_class, kernel_counts, emulation))
+    return tables
 
 
-def _within(done: EmulationRecord, loop: LoopMix) -> dict[str, int]:
+def _within(emulation: EmulationRecord, loop: LoopMix) -> dict[str, int]:
     """Count executed thread instructions by class inside a loop."""
-    inside, found = loop.numbers, Counter[str]()
-    for group in done.lines:
-        found[group.cls] += group.threads * sum(line in inside for line in group.lines)
-    return dict(found)
+    inside, counts = loop.numbers, Counter[str]()
+    for group in emulation.lines:
+        counts[group.cls] += group.threads * sum(line in inside for line in group.lines)
+    return dict(counts)
 
 
 def _table(
-    title: str, static: Mapping[str, int], executed: Mapping[str, int], done: EmulationRecord
+    title: str, static: Mapping[str, int], executed: Mapping[str, int], emulation: EmulationRecord
 ) -> dict[str, object]:
-    """Make rows (class, static count and share, executed count per thread and share), and their sums."""
-    threads, of_text, of_run = threads_of(done), sum(static.values()), sum(executed.values())
+    """Return rows (class, static count and share, executed count per thread and share), and their sums."""
+    threads, of_text, of_run = threads_of(emulation), sum(static.values()), sum(executed.values())
     rows = [
         (
             cls,
@@ -174,10 +179,10 @@ def line_notes(record: VariantRecord) -> list[dict[str, object]]:
         `per` (wavefronts `w` or sectors `s` per request), `about` (the same as a sentence), `conflict` (whether bank
         conflicts cost wavefronts).
     """
-    done = record.emulation
-    if done is None or done.executed is None:
+    emulation = record.emulation
+    if emulation is None or emulation.executed is None:
         return []
-    warps = warps_of(done)
+    warps = warps_of(emulation)
     return [
         {
             "lines": group.lines,
@@ -191,7 +196,7 @@ def line_notes(record: VariantRecord) -> list[dict[str, object]]:
             ),
             "conflict": any(count.bank_conflicts for count in group.memory.values()),
         }
-        for group in done.lines
+        for group in emulation.lines
     ]
 
 
@@ -209,7 +214,7 @@ def _cost(name: str, count: MemoryCount) -> str:
 def _cost_in_words(name: str, count: MemoryCount) -> str:
     name, requests = name.replace(".", " "), f"{count.requests:,} requests"
     if name.startswith("shared"):
-        each, ideal = count.wavefronts / count.requests, count.ideal_wavefronts / count.requests
-        return f"{name}: {requests}, {each:.2f} wavefronts each, {ideal:.2f} without bank conflicts"
+        per_request, ideal = count.wavefronts / count.requests, count.ideal_wavefronts / count.requests
+        return f"{name}: {requests}, {per_request:.2f} wavefronts each, {ideal:.2f} without bank conflicts"
     used = count.bytes_used / count.bytes_moved if count.bytes_moved else 0.0
     return f"{name}: {requests}, {count.sectors_per_request:.2f} sectors each, bytes used over bytes moved {used:.2f}"

@@ -1,4 +1,4 @@
-"""The emulator's findings and suspicions of a variant as the page lists them, and the PTX lines that they mark."""
+"""A variant's findings and suspicions as the page lists them, and the PTX lines they mark."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from lab.recorded.run_records import Suspicion, VariantRecord
 
 
 def findings_of(record: VariantRecord) -> list[dict[str, object]]:
-    """Return every finding of the CPU execution, with both accesses of a race; then the suspicions, with conditions."""
+    """Return every finding of the emulator, with both accesses of a race; then the suspicions, with conditions."""
     if record.emulation is None:
         return []
-    suspicions = [_suspicion(found) for found in record.emulation.suspicions]
-    return [*(_finding(found) for found in record.emulation.findings), *suspicions]
+    suspicions = [_suspicion(suspicion) for suspicion in record.emulation.suspicions]
+    return [*(_finding(finding) for finding in record.emulation.findings), *suspicions]
 
 
-def _suspicion(found: Suspicion) -> dict[str, object]:
-    if found.finding is not None:
-        return _finding(found.finding) | {"condition": str(found.condition)}
+def _suspicion(suspicion: Suspicion) -> dict[str, object]:
+    if suspicion.finding is not None:
+        return _finding(suspicion.finding) | {"condition": str(suspicion.condition)}
     return {
         "kind": "other results",
-        "condition": str(found.condition),
+        "condition": str(suspicion.condition),
         "line": 0,
         "text": "",
         "source": None,
-        "detail": found.detail,
+        "detail": suspicion.detail,
         "facts": [],
         "other": None,
     }
 
 
-def _finding(found: Finding) -> dict[str, object]:
+def _finding(finding: Finding) -> dict[str, object]:
     facts = [
-        ("block", _index(found.block)),
-        ("thread", _thread(found.thread, found.warp)),
-        ("variable", found.variable),
-        ("address", "" if found.address is None else f"{found.address:#x}"),
-        ("called at", _calls(found.calls)),
-        ("other side called at", _calls(found.other.calls) if found.other else ""),
-        ("remedy", found.remedy),
-        ("seen", f"{found.count:,} times" if found.count > 1 else ""),
+        ("block", _index(finding.block)),
+        ("thread", _thread(finding.thread, finding.warp)),
+        ("variable", finding.variable),
+        ("address", "" if finding.address is None else f"{finding.address:#x}"),
+        ("called at", _calls(finding.calls)),
+        ("other side called at", _calls(finding.other.calls) if finding.other else ""),
+        ("remedy", finding.remedy),
+        ("seen", f"{finding.count:,} times" if finding.count > 1 else ""),
     ]
     return {
-        "kind": found.kind,
+        "kind": finding.kind,
         "condition": "",
-        "line": found.line,
-        "text": found.text,
-        "source": _source(found.source),
-        "detail": found.detail,
+        "line": finding.line,
+        "text": finding.text,
+        "source": _source(finding.source),
+        "detail": finding.detail,
         "facts": [(name, text) for name, text in facts if text],
-        "other": _other(found.other) if found.other else None,
+        "other": _other(finding.other) if finding.other else None,
     }
 
 
@@ -79,12 +79,16 @@ def _source(place: SourceLocation | None) -> tuple[str, int] | None:
 
 
 def _calls(calls: tuple[SourceLocation, ...]) -> str:
-    return ", from ".join(f"{PurePosixPath(one.file).name} line {one.line}" for one in calls)
+    return ", from ".join(f"{PurePosixPath(call.file).name} line {call.line}" for call in calls)
 
 
 def marked_lines(record: VariantRecord) -> list[int]:
-    """Return the PTX lines that findings name, both accesses of a race included, in ascending order."""
-    lines, done = set(), record.emulation
-    for found in (*done.findings, *(one.finding for one in done.suspicions if one.finding)) if done else ():
-        lines |= {found.line, found.other.line if found.other else 0}
+    """Return the PTX lines of findings, both accesses of a race included, in ascending order."""
+    lines, emulation = set(), record.emulation
+    for finding in (
+        (*emulation.findings, *(suspicion.finding for suspicion in emulation.suspicions if suspicion.finding))
+        if emulation
+        else ()
+    ):
+        lines |= {finding.line, finding.other.line if finding.other else 0}
     return sorted(lines - {0})

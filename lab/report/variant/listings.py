@@ -36,12 +36,12 @@ BUDGET: Final = 3_000_000
 """Most bytes of embedded texts, so that a page stays under 10 MB whatever the size of the run."""
 
 FILES: Final = {"source": "kernel.cu", "ptx": "kernel.ptx", "sass": "kernel.sass", "log": "build.log"}
-"""Text to file name in a variant's folder."""
+"""Text name to file name in a variant's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Everything that the page needs to open variants.
+    """The data the page needs to open variants.
 
     Attributes:
         blobs: Text id to base64 of gzip.
@@ -57,7 +57,7 @@ class Packed:
 
     @property
     def bytes(self) -> int:
-        """Bytes that the texts take on the page."""
+        """Bytes the texts take on the page."""
         return sum(map(len, self.blobs.values()))
 
 
@@ -76,7 +76,7 @@ class Blob:
 
     Attributes:
         key: Its id, from its content.
-        packed: What `pack` made of it.
+        packed: The result of `pack`.
     """
 
     key: str
@@ -106,8 +106,8 @@ def unpack(packed: str) -> str:
 def highlight_cuda(source: str) -> str:
     """Return CUDA source as HTML spans, escaped by pygments, line for line.
 
-    Variants of one template share most of their lines, so that each different line is read once. Where something may
-    go on over the end of a line (a comment, a macro, a raw string, what is left out by `#if`), the whole is read.
+    Variants of one template share most of their lines, so that each different line is read once. Where a token may
+    span lines (a comment, a macro, a raw string, code left out by `#if`), the whole source is read.
     """
     if len(source) > _MOST_HIGHLIGHTED or any(sign in source for sign in _LONGER_THAN_A_LINE):
         return _highlighted(source)
@@ -115,7 +115,7 @@ def highlight_cuda(source: str) -> str:
 
 
 _MOST_HIGHLIGHTED: Final = 1 << 17
-"""Most characters of a source that are coloured; a longer one is shown without colours."""
+"""Most characters of a highlighted source; a longer one is shown without colours."""
 
 _MOST_SEARCHED: Final = 20_000_000
 _LONGER_THAN_A_LINE: Final = ("/*", "\\\n", 'R"', "#if")
@@ -150,7 +150,7 @@ def _blob(text: str) -> Blob:
 
 
 def packed_texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str, Blob]:
-    """Read a variant's texts, make them ready for the page, and pack them. May run in another process.
+    """Read a variant's texts, prepare them for the page, and pack them. May run in another process.
 
     Args:
         folder: The variant's folder.
@@ -177,19 +177,23 @@ def pack_variants(
         records: All records, in the experiment's order; embedded ones are read again, since these lack executed lines.
         ranking: Records to embed first, best first; failed variants follow, then all others.
         budget: Most bytes of the embedded texts.
-        aside: Where texts are made ready.
+        aside: Where texts are prepared.
     """
     first = list(ranking)
-    seen = {record.variant for record in first}
-    rest = [record for record in records if record.variant not in seen]
-    rest.sort(key=lambda record: not record.status.failed)
+    ranked_ids = {record.variant for record in first}
+    unranked = [record for record in records if record.variant not in ranked_ids]
+    unranked.sort(key=lambda record: not record.status.failed)
     packer, variants, used = _Packer(), {}, 0
-    most, coloured = (MOST_EMBEDDED, LARGE_COLOURED) if len(records) > LARGE else (len(records), MOST_COLOURED)
-    asked = (
-        (partial(packed_texts, coloured=place < coloured), store.variant_folder(one.variant), store.record(one.variant))
-        for place, one in enumerate((*first, *rest)[:most])
+    limit, coloured = (MOST_EMBEDDED, LARGE_COLOURED) if len(records) > LARGE else (len(records), MOST_COLOURED)
+    calls = (
+        (
+            partial(packed_texts, coloured=place < coloured),
+            store.variant_folder(record.variant),
+            store.record(record.variant),
+        )
+        for place, record in enumerate((*first, *unranked)[:limit])
     )
-    for record, texts in zip((*first, *rest), aside.each(asked), strict=False):
+    for record, texts in zip((*first, *unranked), aside.each(calls), strict=False):
         ids, new = packer.candidate(texts)
         size = sum(map(len, new.values()))
         if used + size > budget:
@@ -203,13 +207,13 @@ def pack_variants(
 
 def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]]:
     """Map ISA to opcode to class for every opcode that occurs; the page colours its listings by it."""
-    found: dict[str, dict[str, str]] = {"ptx": {}, "sass": {}}
+    classes: dict[str, dict[str, str]] = {"ptx": {}, "sass": {}}
     for record in records:
         for mix in (*record.mixes("ptx"), *record.mixes("sass")):
             for opcode in mix.counts.by_opcode:
-                if opcode not in found[mix.isa]:
-                    found[mix.isa][opcode] = str(classify(mix.isa, opcode))
-    return found
+                if opcode not in classes[mix.isa]:
+                    classes[mix.isa][opcode] = str(classify(mix.isa, opcode))
+    return classes
 
 
 def _texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
@@ -219,14 +223,14 @@ def _texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str
         coloring = highlight_python if is_python else highlight_cuda
         texts["source"] = coloring(texts["source"]) if coloured else str(escape(texts["source"]))
     first = {}
-    named = {record.template, FILES["source"]}  # what line tables may call the source
-    places: dict[str, object] = {"file": source_number(texts.get("ptx", ""), named)}
+    source_names = {record.template, FILES["source"]}  # names of the source in line tables
+    places: dict[str, object] = {"file": source_number(texts.get("ptx", ""), source_names)}
     if record.sass is not None and "source" in texts:
-        places["sass"] = sass_places(folder, record.sass.name, named)
+        places["sass"] = sass_places(folder, record.sass.name, source_names)
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:
-            needed = _needed(record) if name == "ptx" else ()
-            texts[name], first[name] = of_kernel(texts[name], mix, needed)
+            extra_lines = _needed(record) if name == "ptx" else ()
+            texts[name], first[name] = of_kernel(texts[name], mix, extra_lines)
     if "sass" in texts:
         texts["sass"] = sasstext.compact(texts["sass"])
     detail = {**variant_detail(record), "provenance": folder.read_text(PROVENANCE) or "", "first": first}
@@ -236,7 +240,7 @@ def _texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str
 
 
 def published_texts(store: Store, record: VariantRecord) -> dict[str, str]:
-    """A variant's files as committed results keep them: of each listing the kernel that the page shows, in its place.
+    """Return a variant's files as committed results keep them: listings cut to the kernel the page shows.
 
     Lines of other kernels of the module are empty, so that line numbers keep their meaning.
 
@@ -253,27 +257,27 @@ def published_texts(store: Store, record: VariantRecord) -> dict[str, str]:
             texts[file] = text
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and FILES[name] in texts:
-            part, first = of_kernel(texts[FILES[name]], mix, _needed(record) if name == "ptx" else ())
-            texts[FILES[name]] = "\n" * (first - 1) + part
+            kernel_text, first = of_kernel(texts[FILES[name]], mix, _needed(record) if name == "ptx" else ())
+            texts[FILES[name]] = "\n" * (first - 1) + kernel_text
     if texts and record.sass is not None and (places := sass_places(folder, record.sass.name, FILES["source"])):
         texts[LINES] = text_of(places)
     return texts
 
 
 def _needed(record: VariantRecord) -> tuple[int, ...]:
-    """Return the PTX lines that the page refers to: executed ones (perhaps of another entry point) and faulty ones."""
-    done = record.emulation
-    executed = (line for group in done.lines for line in group.lines) if done else ()
+    """Return the PTX lines the page refers to: executed ones (perhaps of another entry point) and faulty ones."""
+    emulation = record.emulation
+    executed = (line for group in emulation.lines for line in group.lines) if emulation else ()
     return (*executed, *marked_lines(record))
 
 
-def of_kernel(text: str, mix: KernelMix, needed: Iterable[int] = ()) -> tuple[str, int]:
+def of_kernel(text: str, mix: KernelMix, extra_lines: Iterable[int] = ()) -> tuple[str, int]:
     """Cut a listing to one kernel: a module may hold entry points that were not launched.
 
     Args:
         text: The whole listing.
         mix: The kernel.
-        needed: Further lines, counted from 1, that the part must hold, with the functions around them.
+        extra_lines: Further lines, counted from 1, that the part must hold, with the functions around them.
 
     Returns:
         The kernel's lines with its head (PTX: the declaration, SASS: the section), and the number of the first in
@@ -282,7 +286,7 @@ def of_kernel(text: str, mix: KernelMix, needed: Iterable[int] = ()) -> tuple[st
     lines = text.splitlines()
     if mix.lines is None or mix.lines[1] > len(lines):
         return text, 1
-    inside = [line for line in (*mix.lines, *needed) if line <= len(lines)]
+    inside = [line for line in (*mix.lines, *extra_lines) if line <= len(lines)]
     first, last = min(inside) - 1, max(inside) - 1
     heads = (".entry", ".func") if mix.isa == "ptx" else (".section",)
     while first > 0 and not any(head in lines[first] for head in heads):

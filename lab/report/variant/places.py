@@ -1,7 +1,7 @@
-"""Which source line each instruction of a listing comes from, as far as the listing itself does not say it.
+"""Source lines of a listing's instructions, where the listing itself does not give them.
 
-PTX says it in its `.loc` directives. SASS does not: the cubin's line table does. Committed results hold no cubins, so
-the table of the kernel that is shown stands beside its listing, as `kernel.lines`.
+PTX has them in its `.loc` directives, SASS in the cubin's line table. Committed results hold no cubins, so the table
+of the shown kernel is kept beside its listing, as `kernel.lines`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 
 def source_number(ptx: str, sources: Collection[str]) -> int:
-    """The number by which the `.loc` directives of a module name its source; 1 where no `.file` directive says it.
+    """Return the number the `.loc` directives use for the source; 1 where no `.file` directive gives it.
 
     Args:
         ptx: The whole module.
-        sources: What its source file may be called, without folders.
+        sources: Possible names of its source file, without folders.
     """
     numbers = [int(number) for number, name in _FILE.findall(ptx) if PurePosixPath(name).name in sources]
     return numbers[0] if numbers else 1
 
 
 def sass_places(folder: Folder, function: str, sources: Collection[str]) -> tuple[tuple[int, int], ...]:
-    """Byte offsets of a function at which a line of the source begins, with that line.
+    """Return the byte offsets of a function at which a source line begins, with that line.
 
     Args:
         folder: The variant's folder, with `kernel.cubin` or `kernel.lines`.
         function: The kernel's symbol.
-        sources: What the source file may be called, without folders.
+        sources: Possible names of the source file, without folders.
 
     Returns:
         In ascending order; line 0 stands for instructions of other files. Empty where nothing is known: without a
@@ -48,12 +48,15 @@ def sass_places(folder: Folder, function: str, sources: Collection[str]) -> tupl
         starts = line_table(folder.read("kernel.cubin") or b"").starts(function)
     except ValueError:
         return _parse(folder.read_text(LINES) or "")
-    lines = ((at, one.line if PurePosixPath(one.file).name in sources else 0) for at, one in sorted(starts.items()))
+    lines = (
+        (at, location.line if PurePosixPath(location.file).name in sources else 0)
+        for at, location in sorted(starts.items())
+    )
     return tuple(_changes(lines))
 
 
 def text_of(places: tuple[tuple[int, int], ...]) -> str:
-    """The text of `kernel.lines`."""
+    """Return the text of `kernel.lines`."""
     return "".join(f"{offset:04x} {line}\n" for offset, line in places)
 
 
@@ -65,5 +68,5 @@ def _parse(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _changes(lines: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Only the places at which the line is another one than before."""
-    return (one for before, one in pairwise(((0, 0), *lines)) if one[1] != before[1])
+    """Return only the places at which the line changes."""
+    return (place for before, place in pairwise(((0, 0), *lines)) if place[1] != before[1])

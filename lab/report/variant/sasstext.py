@@ -1,4 +1,4 @@
-"""nvdisasm's listing in fewer bytes, line for line, for the page.
+"""The compact form of nvdisasm's listing for the page, line for line.
 
 Three quarters of a listing with live-register counts are columns: addresses that increase by 16, and register counts
 beside every line. Each line keeps its place, so that line numbers are those of `kernel.sass`.

@@ -1,1 +1,1 @@
-"""`lab calibrate`: the microbenchmarks on the GPU that is there, and the constants that follow from their times."""
+"""`lab calibrate`: run the microbenchmarks on this machine's GPU and derive constants from their times."""

@@ -1,7 +1,7 @@
-"""Constants of a GPU from the times of the microbenchmarks: pure functions of records.
+"""Derive a GPU's constants from microbenchmark times: pure functions of records.
 
-Each rule names its microbenchmark (experiments/micro) and takes the rows that measure the constant alone. A chain of
-dependent instructions is timed with its launch, so what a launch takes is subtracted.
+Each rule names its microbenchmark (experiments/micro) and uses the rows that isolate the constant. A dependency
+chain is timed including its launch, so the launch time is subtracted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.recorded.run_records import VariantRecord
 
 _MAD, _SPECIAL, _CONVERT, _DOUBLE, _SHARED = 1, 3, 5, 6, 7
 _FMA = 0
-"""Kinds of instructions in pipes.yaml."""
+"""Instruction kinds in pipes.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class MicroTimings:
-    """The measured microbenchmarks of one GPU.
+    """Microbenchmark timings of one GPU.
 
     Attributes:
         gpu: The GPU.
-        timings: By microbenchmark.
+        timings: Timings by microbenchmark.
     """
 
     gpu: GpuDescription
@@ -55,97 +55,99 @@ class MicroTimings:
 
     @property
     def sm(self) -> Architecture:
-        """Its SM."""
+        """The SM architecture."""
         return architecture_for(self.gpu.arch)
 
-    def rows(self, experiment: str, **wanted: Scalar) -> list[Timing]:
-        """Return the rows with these values, all that there are.
+    def rows(self, experiment: str, **criteria: Scalar) -> list[Timing]:
+        """Return the rows with these values.
 
         Raises:
-            LookupError: There is none.
+            LookupError: No row has them.
         """
-        found = [
-            one
-            for one in self.timings.get(experiment, ())
-            if all(one.values.get(name) == value for name, value in wanted.items())
+        matching = [
+            timing
+            for timing in self.timings.get(experiment, ())
+            if all(timing.values.get(name) == value for name, value in criteria.items())
         ]
-        if not found:
-            words = ", ".join(f"{name}={value}" for name, value in wanted.items())
+        if not matching:
+            words = ", ".join(f"{name}={value}" for name, value in criteria.items())
             raise LookupError(f"{experiment} has no measured variant {words}".rstrip())
-        return found
+        return matching
 
-    def row(self, experiment: str, **wanted: Scalar) -> Timing:
-        """Return the first row with these values; errors as `rows`."""
-        return self.rows(experiment, **wanted)[0]
+    def row(self, experiment: str, **criteria: Scalar) -> Timing:
+        """Return the first row with these values; raises like `rows`."""
+        return self.rows(experiment, **criteria)[0]
 
-    def largest(self, experiment: str, width: int, most: float) -> Timing:
-        """Return the row whose `words` of `width` bytes are the most that fit into so many bytes; errors as `rows`."""
-        fitting = [one for one in self.rows(experiment) if width * float(one.values["words"]) <= most]
+    def largest(self, experiment: str, width: int, limit_bytes: float) -> Timing:
+        """Return the row whose `words` of `width` bytes are the most that fit the limit; raises like `rows`."""
+        fitting = [timing for timing in self.rows(experiment) if width * float(timing.values["words"]) <= limit_bytes]
         if not fitting:
-            raise LookupError(f"{experiment} has no measured variant of at most {most:.0f} bytes")
-        return max(fitting, key=lambda one: float(one.values["words"]))
+            raise LookupError(f"{experiment} has no measured variant of at most {limit_bytes:.0f} bytes")
+        return max(fitting, key=lambda timing: float(timing.values["words"]))
 
 
 Value = tuple[float, Sequence[Timing]]
-"""A constant and the rows that it comes from."""
+"""A constant with the rows it is derived from."""
 
 
 def timings_of(records: Sequence[VariantRecord], gpu: GpuDescription) -> tuple[Timing, ...]:
     """Return the measured variants of a run."""
-    found = []
-    for one in records:
-        if one.measurement is None or one.status.failed:
+    timings = []
+    for record in records:
+        if record.measurement is None or record.status.failed:
             continue
-        samples, states = one.measurement.samples, (one.measurement.before, one.measurement.after)
+        samples, states = record.measurement.samples, (record.measurement.before, record.measurement.after)
         low, middle, high = samples.quantiles(0.2, 0.5, 0.8)
         clock = max((state.sm_clock_mhz or 0 for state in states), default=0) or gpu.sm_clock_mhz
-        values = {**one.problem, **one.parameters}
-        found.append(Timing(values, middle * 1e3, (high - low) / 2 / middle, samples.n, clock))
-    return tuple(found)
+        values = {**record.problem, **record.parameters}
+        timings.append(Timing(values, middle * 1e3, (high - low) / 2 / middle, samples.n, clock))
+    return tuple(timings)
 
 
 def derive(bench: MicroTimings) -> tuple[dict[str, MeasuredConstant], dict[str, str]]:
-    """Return every constant that the microbenchmarks give.
+    """Derive every constant the microbenchmarks give.
 
     Returns:
-        Constants by name, and why each of the others is missing.
+        Constants by name, and the reason each of the others is missing.
     """
-    found, missing = dict[str, MeasuredConstant](), dict[str, str]()
+    constants, missing = dict[str, MeasuredConstant](), dict[str, str]()
     for name, (experiment, rule) in RULES.items():
-        known = CONSTANTS[name]
+        constant = CONSTANTS[name]
         try:
             value, rows = rule(bench)
         except LookupError as error:
             missing[name] = str(error.args[0])
             continue
-        if not known.least <= value <= known.most:
-            missing[name] = f"{value:.4g} {known.unit} cannot be: {known.least:g} to {known.most:g} is possible"
+        if not constant.least <= value <= constant.most:
+            missing[name] = (
+                f"{value:.4g} {constant.unit} cannot be: {constant.least:g} to {constant.most:g} is possible"
+            )
             continue
         spread, n = max(row.spread for row in rows), sum(row.n for row in rows)
-        found[name] = MeasuredConstant(
-            value=_rounded(value), unit=known.unit, spread=_rounded(spread), n=n, experiment=experiment
+        constants[name] = MeasuredConstant(
+            value=_rounded(value), unit=constant.unit, spread=_rounded(spread), n=n, experiment=experiment
         )
-    return found, missing
+    return constants, missing
 
 
 def calibration_of(bench: MicroTimings, date: str, lab: str) -> tuple[Calibration, dict[str, str]]:
-    """Return the calibration of a GPU, and why constants are missing from it, as `derive` does."""
-    found, missing = derive(bench)
+    """Return the calibration of a GPU, with the reason for each missing constant, as `derive` does."""
+    constants, missing = derive(bench)
     gpu = bench.gpu
-    made = Calibration(
+    calibration = Calibration(
         date=date, driver=gpu.driver, lab=lab, arch=gpu.arch, clock_mhz=gpu.sm_clock_mhz, sms=gpu.sms,
-        l2_bytes=gpu.l2_bytes, constants=found,
+        l2_bytes=gpu.l2_bytes, constants=constants,
     )  # fmt: skip
-    return made, missing
+    return calibration, missing
 
 
 def _rounded(value: float) -> float:
-    """Six digits: the clock that measures has no more."""
+    """Round to six digits, the resolution of the clock."""
     return float(f"{value:.6g}")
 
 
 def _launch_us(bench: MicroTimings) -> Timing:
-    return min(bench.rows("launch", blocks=1), key=lambda one: one.us)
+    return min(bench.rows("launch", blocks=1), key=lambda timing: timing.us)
 
 
 def _launch(bench: MicroTimings) -> Value:
@@ -153,20 +155,20 @@ def _launch(bench: MicroTimings) -> Value:
     return row.us, [row]
 
 
-def _lanes(kind: int, each: int = 1) -> Callable[[MicroTimings], Value]:
-    """Lanes that an SM starts in a cycle; a step is `each` instructions."""
+def _lanes(kind: int, per_step: int = 1) -> Callable[[MicroTimings], Value]:
+    """Return a rule for the lanes an SM issues per cycle; a step is `per_step` instructions."""
 
     def rule(bench: MicroTimings) -> Value:
-        row = max(bench.rows("pipes", kind=kind), key=lambda one: float(one.values["blocks"]))
+        row = max(bench.rows("pipes", kind=kind), key=lambda timing: float(timing.values["blocks"]))
         steps, chains, threads, blocks = (float(row.values[name]) for name in ("steps", "chains", "threads", "blocks"))
         busy = _cycles(bench, row) * bench.gpu.sms
-        return each * steps * chains * threads * blocks / busy, [row]
+        return per_step * steps * chains * threads * blocks / busy, [row]
 
     return rule
 
 
 def _dependent(kind: int) -> Callable[[MicroTimings], Value]:
-    """Cycles from an instruction to the next one of its chain."""
+    """Return a rule for the latency of a dependent instruction in cycles."""
 
     def rule(bench: MicroTimings) -> Value:
         row = bench.row("pipes", kind=kind, blocks=1)
@@ -176,31 +178,31 @@ def _dependent(kind: int) -> Callable[[MicroTimings], Value]:
 
 
 def _cycles(bench: MicroTimings, row: Timing) -> float:
-    """Cycles of a row without its launch, where that is known."""
+    """Return a row's cycles, less the launch where its time is known."""
     launch = _launch_us(bench).us if bench.timings.get("launch") else 0.0
     return (row.us - launch) * row.clock_mhz
 
 
 def _wavefronts(bench: MicroTimings) -> Value:
-    row = max(bench.rows("banks"), key=lambda one: float(one.values["stride"]))
+    row = max(bench.rows("banks"), key=lambda timing: float(timing.values["stride"]))
     warps = float(row.values["blocks"]) * float(row.values["threads"]) / WARP_SIZE
     passes = float(row.values["steps"]) * warps * max(1.0, float(row.values["stride"]))
     return passes / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
 def _lines(bench: MicroTimings) -> Value:
-    """Rows of 64 words, a thread each, whose two lines L1 holds: every word is looked up in a line of its own."""
+    """Return L1 line look-ups per cycle: one thread per 64-word row, each word looked up in a line of its own."""
     rows = bench.rows("l1_reuse", words=64, shared=0)
-    row = min(rows, key=lambda one: one.us)
+    row = min(rows, key=lambda timing: timing.us)
     return float(row.values["n"]) * 64 * 2 / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
 def _chase(words: int | None) -> Callable[[MicroTimings], Value]:
-    """Cycles of a load that the next one waits for; in the largest buffer by default."""
+    """Return a rule for the latency of dependent loads in cycles, by default in the largest buffer."""
 
     def rule(bench: MicroTimings) -> Value:
         rows = bench.rows("chase") if words is None else bench.rows("chase", words=words)
-        row = max(rows, key=lambda one: float(one.values["words"]))
+        row = max(rows, key=lambda timing: float(timing.values["words"]))
         if words is None and 4 * float(row.values["words"]) < 2 * bench.gpu.l2_bytes:
             raise LookupError("chase has no measured variant beyond L2")
         return (row.us - _launch_us(bench).us) * row.clock_mhz / float(row.values["steps"]), [row]
@@ -213,10 +215,10 @@ _WORD = 4
 
 
 def _l2_read(bench: MicroTimings) -> Value:
-    """Half of L2, at which an H200's two halves exchange lines as they do in kernels."""
+    """Return L2 read bandwidth at half of L2, where an H200's two halves exchange lines as in kernels."""
     row = bench.largest("working_set", _VECTOR, 0.55 * bench.gpu.l2_bytes)
-    moved = _VECTOR * float(row.values["passes"]) * float(row.values["threads"]) * float(row.values["blocks"])
-    return moved / (_cycles(bench, row) * bench.gpu.sms), [row]
+    bytes_read = _VECTOR * float(row.values["passes"]) * float(row.values["threads"]) * float(row.values["blocks"])
+    return bytes_read / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
 def _sectors(row: Timing) -> float:
@@ -229,15 +231,15 @@ def _l2_scattered(bench: MicroTimings) -> Value:
 
 
 def _dram_sectors(bench: MicroTimings) -> Value:
-    row = max(bench.rows("random_sectors"), key=lambda one: float(one.values["words"]))
+    row = max(bench.rows("random_sectors"), key=lambda timing: float(timing.values["words"]))
     if _WORD * float(row.values["words"]) < 4 * bench.gpu.l2_bytes:
         raise LookupError("random_sectors has no measured variant beyond L2")
     return _sectors(row) / (1e3 * (row.us - _launch_us(bench).us)), [row]
 
 
 def _copy(bench: MicroTimings) -> Value:
-    """The fastest copy, whatever its blocks are: it reads and writes 4 bytes for each element."""
-    row = min(bench.rows("block_tail"), key=lambda one: one.us)
+    """Return the bandwidth of the fastest copy of any block size; it reads and writes 4 bytes per element."""
+    row = min(bench.rows("block_tail"), key=lambda timing: timing.us)
     return 2 * _WORD * float(row.values["n"]) / (1e3 * row.us), [row]
 
 
@@ -245,34 +247,34 @@ _LARGE_BLOCK = 1024
 
 
 def _block_start(bench: MicroTimings) -> Value:
-    rows = [one for one in bench.rows("block_rate") if float(one.values["threads"]) < _LARGE_BLOCK]
+    rows = [timing for timing in bench.rows("block_rate") if float(timing.values["threads"]) < _LARGE_BLOCK]
     if not rows:
         raise LookupError("block_rate has no measured variant of small blocks")
-    row = min(rows, key=lambda one: one.us)
+    row = min(rows, key=lambda timing: timing.us)
     return 1e3 * (row.us - _launch_us(bench).us) / float(row.values["blocks"]), [row]
 
 
 def _block_turn(bench: MicroTimings) -> Value:
-    row = min(bench.rows("block_rate", threads=_LARGE_BLOCK), key=lambda one: one.us)
+    row = min(bench.rows("block_rate", threads=_LARGE_BLOCK), key=lambda timing: timing.us)
     places = bench.gpu.sms * (bench.sm.warps_per_sm * WARP_SIZE // _LARGE_BLOCK)
     return _cycles(bench, row) * places / float(row.values["blocks"]), [row]
 
 
 def _exchange(bench: MicroTimings) -> Value:
-    """What more rounds add, so that loads, stores and starts of blocks are not in it."""
-    rows = sorted(bench.rows("barriers", threads=_LARGE_BLOCK), key=lambda one: float(one.values["rounds"]))
-    fewer, more = rows[-2:] if len(rows) > 1 else (None, None)
-    if fewer is None or more is None:
+    """Return the cost of additional rounds, which excludes loads, stores and block starts."""
+    rows = sorted(bench.rows("barriers", threads=_LARGE_BLOCK), key=lambda timing: float(timing.values["rounds"]))
+    fewer, longer = rows[-2:] if len(rows) > 1 else (None, None)
+    if fewer is None or longer is None:
         raise LookupError("barriers has fewer than two measured variants of 1024 threads")
-    rounds = float(more.values["rounds"]) - float(fewer.values["rounds"])
-    blocks = float(more.values["n"]) / _LARGE_BLOCK
+    rounds = float(longer.values["rounds"]) - float(fewer.values["rounds"])
+    blocks = float(longer.values["n"]) / _LARGE_BLOCK
     places = bench.gpu.sms * (bench.sm.warps_per_sm * WARP_SIZE // _LARGE_BLOCK)
-    return (more.us - fewer.us) * more.clock_mhz / rounds * places / blocks, [fewer, more]
+    return (longer.us - fewer.us) * longer.clock_mhz / rounds * places / blocks, [fewer, longer]
 
 
 def _update(kind: str) -> Callable[[MicroTimings], Value]:
     def rule(bench: MicroTimings) -> Value:
-        row = min(bench.rows("atomics_global", T=kind, known=0, together=0, counters=1), key=lambda one: one.us)
+        row = min(bench.rows("atomics_global", T=kind, known=0, together=0, counters=1), key=lambda timing: timing.us)
         return 1e3 * (row.us - _launch_us(bench).us) / float(row.values["updates"]), [row]
 
     return rule
@@ -282,12 +284,12 @@ _APART = 65536
 
 
 def _slices(bench: MicroTimings) -> Value:
-    """How many times as fast updates are that lie apart."""
-    one, rows = _update("unsigned")(bench)
+    """Return the speed-up of scattered atomic updates over contended ones."""
+    contended_ns, rows = _update("unsigned")(bench)
     apart = bench.rows("atomics_global", T="unsigned", known=0, together=0, counters=_APART)
-    row = min(apart, key=lambda found: found.us)
-    each = 1e3 * (row.us - _launch_us(bench).us) / float(row.values["updates"])
-    return one / each, [*rows, row]
+    row = min(apart, key=lambda timing: timing.us)
+    scattered_ns = 1e3 * (row.us - _launch_us(bench).us) / float(row.values["updates"])
+    return contended_ns / scattered_ns, [*rows, row]
 
 
 def _shared_updates(bench: MicroTimings) -> Value:
@@ -300,7 +302,7 @@ RULES: Final[Mapping[str, tuple[str, Callable[[MicroTimings], Value]]]] = {
     "fma_lanes": ("pipes", _lanes(_FMA)),
     "integer_lanes": ("pipes", _lanes(_MAD)),
     "special_lanes": ("pipes", _lanes(_SPECIAL)),
-    "convert_lanes": ("pipes", _lanes(_CONVERT, each=2)),
+    "convert_lanes": ("pipes", _lanes(_CONVERT, per_step=2)),
     "float64_lanes": ("pipes", _lanes(_DOUBLE)),
     "shared_load_lanes": ("pipes", _lanes(_SHARED)),
     "dependent_fma": ("pipes", _dependent(_FMA)),

@@ -1,4 +1,4 @@
-"""Runs the microbenchmarks of experiments/micro on the GPU that is there, each with the few variants that matter."""
+"""Run the microbenchmarks of experiments/micro on this machine's GPU, each with the few variants needed."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ NARROWED: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "atomics_shared": {"parameters": {"T": "unsigned", "known": 0, "together": 0, "counters": 1024, "spread": 1}},
 }
-"""Each microbenchmark's keys that are put in place of the file's, those of a mapping one by one. The launch comes
-first: others subtract it."""
+"""Overrides of each microbenchmark's keys; mappings are merged key by key. The launch comes first, since others
+subtract it."""
 
 MOST_SECONDS: Final = 270.0
-"""No microbenchmark begins later by default, so that all end within five minutes."""
+"""Default limit in seconds after which no microbenchmark starts, so that all end within five minutes."""
 
 
 def narrowed(name: str, folder: Path) -> Path:
-    """Write a microbenchmark with the variants that matter, and its sources, into a folder.
+    """Write a microbenchmark, reduced to the variants needed, and its sources into a folder.
 
     Returns:
         The experiment file.
@@ -64,15 +64,15 @@ def narrowed(name: str, folder: Path) -> Path:
 
 
 def chosen(only: Collection[str]) -> tuple[str, ...]:
-    """Return the microbenchmarks to run: those that are named with the launch, or all.
+    """Return the microbenchmarks to run: the named ones and the launch, or all.
 
     Raises:
-        UserError: There is none of a name.
+        UserError: A name is unknown.
     """
     for name in only:
         if name not in NARROWED:
             raise UserError(
-                "there is no such microbenchmark", code="unknown-name",
+                "no such microbenchmark", code="unknown-name",
                 key="--only", found=name, accepted=tuple(NARROWED),
                 suggestion=did_you_mean(name, NARROWED),
             )  # fmt: skip
@@ -90,21 +90,21 @@ def measure(
 
     Args:
         only: Those to run; all by default.
-        services: The surroundings; this machine by default.
-        tell: Receives a line for each microbenchmark.
-        seconds: No microbenchmark begins later.
-        clock: Seconds that pass.
+        services: The environment; this machine by default.
+        tell: Called with one line per microbenchmark.
+        seconds: No microbenchmark starts later than this.
+        clock: A monotonic clock in seconds.
 
     Raises:
         MissingToolError: There is no GPU, or nothing can be measured on it.
-        UserError: There is no such microbenchmark.
+        UserError: A microbenchmark is unknown.
     """
     names = chosen(only)
     services = replace(services or Services(), render=lambda _: ())
-    cards, why = services.find_cards(measure=True, every=False, model="")
+    cards, no_gpu_reason = services.find_cards(measure=True, every=False, model="")
     if not cards:
-        raise MissingToolError(f"nothing can be calibrated: {why} With --from it reads runs that were made elsewhere.")
-    gpu, found, began = cards[0].description, dict[str, tuple[Timing, ...]](), clock()
+        raise MissingToolError(f"nothing can be calibrated: {no_gpu_reason} Use --from to read runs made elsewhere.")
+    gpu, timings, began = cards[0].description, dict[str, tuple[Timing, ...]](), clock()
     with scratch("lab-calibrate-") as folder:
         for name in names:
             if clock() - began > seconds:
@@ -115,30 +115,30 @@ def measure(
             if outcome.interrupted:
                 raise KeyboardInterrupt
             records = outcome.records
-            found[name] = timings_of(records, gpu)
-            failed = next((one for one in records if one.status.failed), None)
+            timings[name] = timings_of(records, gpu)
+            failed = next((record for record in records if record.status.failed), None)
             reason = "" if failed is None else f"; {failed.label}: {failed.status}, {failed.reason}"
-            tell(f"{name}: {len(found[name])} of {len(records)} variants measured{reason}")
-    return MicroTimings(gpu, found)
+            tell(f"{name}: {len(timings[name])} of {len(records)} variants measured{reason}")
+    return MicroTimings(gpu, timings)
 
 
 def measured_before(folder: Path) -> tuple[MicroTimings, str, str]:
-    """Read the microbenchmarks that were run before, from the folders below one, each with a run or committed results.
+    """Read earlier microbenchmark runs from a folder's subfolders, each a run or committed results.
 
     Returns:
-        What was measured, when the last of the runs began, and the version of lab that made it.
+        The timings, the start of the latest run, and the version of lab that made it.
 
     Raises:
         UserError: There are no such runs, or they are of several GPUs.
-        StoreError: One cannot be read.
+        StoreError: A run cannot be read.
     """
-    found, gpus, latest = dict[str, tuple[Timing, ...]](), dict[str, GpuDescription](), ("", "")
+    timings, gpus, latest = dict[str, tuple[Timing, ...]](), dict[str, GpuDescription](), ("", "")
     for name, place in _runs(folder):
         side = read_side(str(place))
         if side.run.gpu is None:
             continue
         gpus[side.run.gpu.name] = side.run.gpu
-        found[name] = timings_of(side.records, side.run.gpu)
+        timings[name] = timings_of(side.records, side.run.gpu)
         latest = max(latest, (side.run.started, side.run.lab_version))
     if len(gpus) > 1:
         raise UserError(
@@ -150,17 +150,17 @@ def measured_before(folder: Path) -> tuple[MicroTimings, str, str]:
         )
     if not gpus:
         raise UserError(
-            "no measured run of a microbenchmark stands here", code="nothing-left", key="--from", found=str(folder),
+            "no measured run of a microbenchmark was found here", code="nothing-left", key="--from", found=str(folder),
             accepted=f"a folder with folders of runs, named {', '.join(NARROWED)}",
         )  # fmt: skip
     (gpu,) = gpus.values()
-    return MicroTimings(gpu, found), *latest
+    return MicroTimings(gpu, timings), *latest
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The microbenchmarks' names and their runs' folders."""
+    """Yield the microbenchmarks' names and run folders."""
     if not folder.is_dir():
-        raise StoreError(f"{folder} is no folder")
+        raise StoreError(f"{folder} is not a folder")
     for name in NARROWED:
         if (folder / name).is_dir():
             yield name, folder / name

@@ -1,4 +1,4 @@
-"""Mappings applied one after another: what one gives to a block, another shares out among the block's threads.
+"""Composed mappings: one mapping distributes data to blocks, another distributes a block's data to its threads.
 
 With an outer mapping that gives unit u with its local index j the element outer(u, j), and an inner one, the
 composition gives thread t of unit u with its local index i the element
@@ -26,7 +26,7 @@ from lab.templates.mapping.scopes import SCOPES, ThreadScope
 
 @dataclass(frozen=True)
 class ComposedMapping(ThreadMapping):
-    """One mapping of what another one gives to each of its units.
+    """A mapping applied to another one's local indices.
 
     Attributes:
         outer: Its units are those that the inner one's threads belong to.
@@ -38,19 +38,19 @@ class ComposedMapping(ThreadMapping):
 
     @property
     def levels(self) -> tuple[LayoutMapping, ...]:
-        """The mappings, the outermost first."""
+        """The mappings, outermost first."""
         return (self.outer, *self.inner.levels)
 
     @property
     def scope(self) -> ThreadScope | None:  # type: ignore[override]
-        """The inner mapping's units in the outer mapping's whole."""
+        """The inner mapping's unit within the outer mapping's whole."""
         if self.outer.scope is None or self.inner.scope is None:
             return None
         return ThreadScope(self.inner.scope.unit, self.outer.scope.whole)
 
     @property
     def offset(self) -> int:  # type: ignore[override]
-        """Elements in front of the tensor's first."""
+        """Elements before the tensor's first one."""
         return self.outer.offset
 
     @property
@@ -70,29 +70,29 @@ class ComposedMapping(ThreadMapping):
 
     @cached_property
     def guarded(self) -> bool:
-        """Whether some thread touches nothing with some local index, so that `guard` is needed."""
+        """Whether some accesses must be masked by `guard`."""
         return bool((self.elements < 0).any())
 
     @property
     def _beyond(self) -> bool:
-        """Whether the inner mapping touches more than the outer one gives to a unit."""
+        """Whether the inner mapping exceeds a unit's local indices of the outer one."""
         return bool(self.inner.elements.max() >= self.outer.items)
 
     @cached_property
     def elements(self) -> Elements:
-        """The element that each thread touches with each local index, threads x items; −1 where it touches nothing.
+        """The element of each thread and local index, threads x items; −1 for no access.
 
         Read-only, since it is kept.
         """
         local = self.inner.elements
-        there = (local >= 0) & (local < self.outer.items)
-        made = np.where(there, self.outer.elements[:, np.where(there, local, 0)], -1).reshape(-1, self.items)
-        made.setflags(write=False)
-        return made
+        valid = (local >= 0) & (local < self.outer.items)
+        touched = np.where(valid, self.outer.elements[:, np.where(valid, local, 0)], -1).reshape(-1, self.items)
+        touched.setflags(write=False)
+        return touched
 
     @property
     def unguarded(self) -> Elements | None:
-        """The value of `index` for each thread and local index, threads x items, also where `guard` forbids it."""
+        """The value of `index` for each thread and local index, threads x items, ignoring `guard`."""
         local = self.inner.unguarded
         if local is None or local.min() < 0 or local.max() >= self.outer.items:
             return None
@@ -100,7 +100,7 @@ class ComposedMapping(ThreadMapping):
 
     @property
     def by_warps(self) -> Elements:
-        """`elements`, with idle threads such that every 32 rows are a warp: the last warp of a block may lack some."""
+        """`elements`, padded with idle threads so that every 32 rows are a warp of one block."""
         if self.outer.scope != SCOPES["block in grid"]:
             return self.elements
         blocks = self.elements.reshape(self.outer.threads, -1, self.items)
@@ -108,7 +108,7 @@ class ComposedMapping(ThreadMapping):
         return np.pad(blocks, ((0, 0), (0, idle), (0, 0)), constant_values=-1).reshape(-1, self.items)
 
     def vectors(self, width: int) -> bool:
-        """Say whether local indices can be accessed `width` at a time: neighbours in the tensor, aligned to `width`."""
+        """Return whether local indices can be vectorised by `width`: contiguous in the tensor and aligned."""
         return self.outer.vectors(width) and self.inner.vectors(width)
 
     def index(self, local: str | Sequence[str] = "i", thread: str = "t") -> str:
@@ -117,18 +117,18 @@ class ComposedMapping(ThreadMapping):
         return self.outer.index(self.inner.index(local, below), unit)
 
     def guard(self, local: str | Sequence[str] = "i", thread: str = "t", *, also: str = "") -> str:
-        """Return the CUDA condition under which the element is touched; `true` where it always is."""
+        """Return the CUDA condition of the access; `true` if it always takes place."""
         conditions = [also] if also else []
         if self.guarded:
             unit, below = self._numbers(thread)
-            given = self.inner.index(local, below)
-            beyond = f"{given} < {self.outer.items}" if self._beyond else "true"
-            own = (self.inner.guard(local, below), beyond, self.outer.guard(given, unit))
-            conditions = [*(one for one in own if one != "true"), *conditions]
+            local_index = self.inner.index(local, below)
+            beyond = f"{local_index} < {self.outer.items}" if self._beyond else "true"
+            own = (self.inner.guard(local, below), beyond, self.outer.guard(local_index, unit))
+            conditions = [*(condition for condition in own if condition != "true"), *conditions]
         return " && ".join(conditions) or "true"
 
     def _numbers(self, thread: str) -> tuple[str, str]:
-        """Return the expressions of the outer unit's number and of the inner thread's."""
+        """Return the expressions of the outer unit number and of the inner thread number."""
         inner = self.inner.threads
         outermost = self.outer.threads == 1
         return cuda.digit(thread, inner, self.outer.threads, highest=True), cuda.digit(
@@ -136,5 +136,5 @@ class ComposedMapping(ThreadMapping):
         )
 
     def __str__(self) -> str:
-        """The notation, which `parse` reads back."""
+        """Return the notation, which `parse` can read."""
         return f"{self.outer} then {self.inner}"

@@ -1,4 +1,4 @@
-"""A mapping's element and guard as CUDA expressions, as short as possible.
+"""CUDA expressions of a mapping's index and guard, simplified.
 
 Dimensions of one kind that follow one another in the layout as they do in the number of the thread or the local index
 are merged into one; dimensions of size 1 are left out. Division, remainder and product by powers of two are shifts and
@@ -17,7 +17,7 @@ from lab.templates.mapping.dimension import Dimension, TensorAxis
 
 @dataclass(frozen=True)
 class _Digit:
-    """A digit of the thread's number or of the local index, with its place in the tensor.
+    """A digit of the thread number or of the local index, with its place in the tensor.
 
     Attributes:
         name: The number that it is a digit of.
@@ -39,28 +39,28 @@ class _Digit:
 
     @property
     def digit(self) -> str:
-        """The digit, in parentheses where it is an expression."""
+        """The digit, in parentheses if it is an expression."""
         return digit(self.name, self.divisor, self.size, highest=self.highest)
 
     @property
     def value(self) -> str:
-        """The coordinate in the tensor, in parentheses where it is an expression."""
+        """The coordinate in the tensor, in parentheses if it is an expression."""
         return _infix(str(self.extent - 1), "-", self.digit) if self.reversed else self.digit
 
     @property
     def term(self) -> str:
-        """The digit's share of the element."""
+        """The digit's contribution to the element index."""
         if self.stride == 1:
             return self.value
         return _infix(self.value, "<<", _log2(self.stride)) if _power(self.stride) else f"{self.value} * {self.stride}"
 
 
 Names = Mapping[str, str | tuple[str, ...]]
-"""Kind to the variable that holds the number of the thread or of the local index, or to one variable a dimension."""
+"""Kind to the variable of the thread number or local index, or to one variable per dimension."""
 
 
 def digit(name: str, divisor: int, size: int, *, highest: bool) -> str:
-    """Return a digit of a number, in parentheses where it is an expression.
+    """Return a digit of a number, in parentheses if it is an expression.
 
     Args:
         name: The number.
@@ -77,16 +77,16 @@ def digit(name: str, divisor: int, size: int, *, highest: bool) -> str:
 
 
 def index(axes: Sequence[TensorAxis], offset: int, names: Names) -> str:
-    """Return the expression of the element that is touched."""
+    """Return the expression of the element index."""
     return _sum(_digits(axes, _divisors(axes), names), offset + _ahead(axes))
 
 
 def guards(axes: Sequence[TensorAxis], names: Names) -> Iterator[str]:
-    """Yield one condition for each digit, and for each ragged axis, that may be too large for the tensor."""
+    """Yield the bounds checks of digits and ragged axes that may exceed the tensor."""
     divisors = _divisors(axes)
-    for one in _digits(axes, divisors, names):
-        if one.extent < one.size:
-            yield f"{one.digit} < {one.extent}"
+    for digit in _digits(axes, divisors, names):
+        if digit.extent < digit.size:
+            yield f"{digit.digit} < {digit.extent}"
     for axis in axes:
         if axis.highest >= axis.extent:
             alone = (replace(axis, extent=axis.places),)
@@ -94,14 +94,14 @@ def guards(axes: Sequence[TensorAxis], names: Names) -> Iterator[str]:
 
 
 def _sum(digits: Sequence[_Digit], constant: int) -> str:
-    terms = [one.term for one in digits]
+    terms = [digit.term for digit in digits]
     terms += [str(constant)] if constant or not terms else []
     return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
 
 @dataclass(frozen=True)
 class _Divisors:
-    """Where each dimension's digit stands in its number.
+    """The position of each dimension's digit in its number.
 
     Attributes:
         below: Kind and number of a dimension to the product of the sizes of the lower ones.
@@ -122,7 +122,7 @@ def _divisors(axes: Sequence[TensorAxis]) -> _Divisors:
 
 
 def _strides(axes: Sequence[TensorAxis]) -> Iterator[tuple[Dimension, int]]:
-    """Yield every dimension, the fastest first, with the elements from one of its places to the next."""
+    """Yield every dimension with its stride in elements, fastest first."""
     start = 1
     for axis in axes:
         stride = start
@@ -133,13 +133,13 @@ def _strides(axes: Sequence[TensorAxis]) -> Iterator[tuple[Dimension, int]]:
 
 
 def _ahead(axes: Sequence[TensorAxis]) -> int:
-    """Return the elements in front of what reversed dimensions of size 1 touch, which are the last of their places."""
+    """Return the offset due to reversed dimensions of size 1, which access their last place."""
     return sum((d.extent - 1) * stride for d, stride in _strides(axes) if d.reversed and d.size == 1)
 
 
 def _digits(axes: Sequence[TensorAxis], divisors: _Divisors, names: Names) -> list[_Digit]:
-    """Return the dimensions that matter, with neighbours merged."""
-    made: list[_Digit] = []
+    """Return the digits of dimensions larger than 1, with neighbours merged."""
+    digits: list[_Digit] = []
     for d, stride in _strides(axes):
         if d.size == 1:
             continue
@@ -147,14 +147,14 @@ def _digits(axes: Sequence[TensorAxis], divisors: _Divisors, names: Names) -> li
         highest = divisor * d.size == divisors.total[d.kind]
         if isinstance(name, tuple):  # a variable of its own holds the digit
             name, divisor, highest = name[d.number], 1, True
-        one = _Digit(name, divisor, d.size, highest, d.extent, stride, d.reversed)
-        joined = _joined(made[-1], one) if made else None
-        made[-1:] = [*made[-1:], one] if joined is None else [joined]
-    return made
+        current = _Digit(name, divisor, d.size, highest, d.extent, stride, d.reversed)
+        joined = _joined(digits[-1], current) if digits else None
+        digits[-1:] = [*digits[-1:], current] if joined is None else [joined]
+    return digits
 
 
 def _joined(low: _Digit, high: _Digit) -> _Digit | None:
-    """Merge two digits that are neighbours in the number and in the tensor; None where they are not."""
+    """Merge two digits adjacent in the number and in the tensor; None if they are not."""
     if (low.name, low.reversed) != (high.name, high.reversed):
         return None
     if high.divisor != low.divisor * low.size or high.stride != low.stride * low.size or low.extent != low.size:

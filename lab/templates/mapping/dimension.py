@@ -1,4 +1,4 @@
-"""Dimensions of threads and local indices, and the axes of the tensor that they count."""
+"""Dimensions of threads and local indices, and the tensor axes they index."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Dimension:
 
     @property
     def name(self) -> str:
-        """`i0`, `-t1`."""
+        """Name in the notation: `i0`, `-t1`."""
         return f"{'-' if self.reversed else ''}{self.kind}{self.number}"
 
 
 @dataclass(frozen=True)
 class TensorAxis:
-    """One axis of the tensor, whose places several dimensions may count together.
+    """One axis of the tensor, indexed by one or several dimensions.
 
     Attributes:
         dimensions: The one that varies fastest first.
@@ -45,24 +45,24 @@ class TensorAxis:
 
     @property
     def places(self) -> int:
-        """How many places the dimensions can count."""
+        """Number of places the dimensions can index."""
         return math.prod(d.extent for d in self.dimensions)
 
     @property
     def highest(self) -> int:
-        """Highest place that the dimensions count, which a dimension of fewer digits than places may keep low."""
-        found, below = 0, 1
+        """Highest place the dimensions index, which is lower if a dimension has fewer indices than places."""
+        total, below = 0, 1
         for d in self.dimensions:
-            found += (d.extent - 1 if d.reversed else min(d.size, d.extent) - 1) * below
+            total += (d.extent - 1 if d.reversed else min(d.size, d.extent) - 1) * below
             below *= d.extent
-        return found
+        return total
 
     def __str__(self) -> str:
-        """`i0`, `(t0, i0: 5)`."""
+        """Return the notation of the axis: `i0`, `(t0, i0: 5)`."""
         names = ", ".join(d.name for d in self.dimensions)
         return names if len(self.dimensions) == 1 and self.extent == self.places else f"({names}: {self.extent})"
 
 
 def axis(dimension: Dimension) -> TensorAxis:
-    """Return the axis that one dimension counts alone."""
+    """Return the axis of a single dimension."""
     return TensorAxis((dimension,), dimension.extent)

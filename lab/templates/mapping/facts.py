@@ -1,4 +1,4 @@
-"""A mapping's facts as `lab map` shows them."""
+"""The facts of a mapping for `lab map`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Coalescing:
-    """Requests of a warp with one width of access.
+    """Coalescing of a warp's requests at one access width.
 
     Attributes:
         vector: Elements that a lane accesses at once.
@@ -31,7 +31,7 @@ class Coalescing:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What follows from a mapping.
+    """The facts derived from a mapping.
 
     Attributes:
         mapping: The notation, shorthands written out.
@@ -78,7 +78,7 @@ class Facts:
 def facts(
     mapping: ThreadMapping, element_bytes: int = 4, elements: int | None = None, shape: LaunchShape | None = None
 ) -> Facts:
-    """Collect what `lab map` shows of a mapping.
+    """Collect the facts of a mapping for `lab map`.
 
     Args:
         mapping: The mapping.
@@ -123,5 +123,5 @@ def facts(
 
 def _coalescing(mapping: ThreadMapping, element_bytes: int, vector: int) -> Coalescing:
     sectors = mapping.sectors(element_bytes, vector)
-    asked = int((mapping.elements >= 0).sum()) * element_bytes / mapping.requests(vector)
-    return Coalescing(vector, sectors, asked / (SECTOR_BYTES * sectors))
+    used_bytes = int((mapping.elements >= 0).sum()) * element_bytes / mapping.requests(vector)
+    return Coalescing(vector, sectors, used_bytes / (SECTOR_BYTES * sectors))

@@ -1,4 +1,4 @@
-"""A mapping as a value: its dimensions, and what follows from them.
+"""Mappings as values: their dimensions and derived properties.
 
 With the tensor's axes a = 0, 1, ... low first, coordinate c(a) and extent E(a), thread t touches with its local index i
 the element
@@ -36,26 +36,26 @@ Elements = NDArray[np.int64]
 
 
 class ThreadMapping(ABC):
-    """Which thread touches which element.
+    """A mapping of threads and local indices to tensor elements.
 
     Threads are numbered from 0, local indices too. What a thread is, and of what the elements are shared out, says
     `scope`.
     """
 
     scope: ThreadScope | None
-    """What the threads are; None where that is left to whoever uses the mapping."""
+    """The meaning of the thread number; None if the user of the mapping decides."""
 
     offset: int
-    """Elements in front of the tensor's first."""
+    """Elements before the tensor's first one."""
 
     @property
     @abstractmethod
     def levels(self) -> tuple[LayoutMapping, ...]:
-        """The mappings that are applied one after another, the outermost first; most often the mapping alone."""
+        """The composed mappings, outermost first; a single mapping in most cases."""
 
     @property
     def scopes(self) -> tuple[Level, ...]:
-        """Scope and threads of each of `levels`; nothing where the mapping has no scope."""
+        """Scope and threads of each level; empty without a scope."""
         return tuple((level.scope, level.threads) for level in self.levels if level.scope)
 
     @property
@@ -76,12 +76,12 @@ class ThreadMapping(ABC):
     @property
     @abstractmethod
     def guarded(self) -> bool:
-        """Whether some thread touches nothing with some local index, so that `guard` is needed."""
+        """Whether some accesses must be masked by `guard`."""
 
     @property
     @abstractmethod
     def elements(self) -> Elements:
-        """The element that each thread touches with each local index, threads x items; −1 where it touches nothing.
+        """The element of each thread and local index, threads x items; −1 for no access.
 
         Read-only, since it is kept.
         """
@@ -89,23 +89,23 @@ class ThreadMapping(ABC):
     @property
     @abstractmethod
     def unguarded(self) -> Elements | None:
-        """The value of `index` for each thread and local index, threads x items, also where `guard` forbids the access.
+        """The value of `index` for each thread and local index, threads x items, ignoring `guard`.
 
         It may be negative. None where a composition's outer mapping is asked for local indices that it does not have.
         """
 
     @property
     def by_warps(self) -> Elements:
-        """`elements`, with idle threads such that every 32 rows are a warp, the last ones excepted."""
+        """`elements`, padded with idle threads so that every 32 rows are a warp, except for the last ones."""
         return self.elements
 
     @abstractmethod
     def vectors(self, width: int) -> bool:
-        """Say whether local indices can be accessed `width` at a time: neighbours in the tensor, aligned to `width`."""
+        """Return whether local indices can be vectorised by `width`: contiguous in the tensor and aligned."""
 
     @abstractmethod
     def index(self, local: str | Sequence[str] = "i", thread: str = "t") -> str:
-        """Return the CUDA expression of the element, an `int`; `lab.templates.mapping.cuda` says why not unsigned.
+        """Return the CUDA expression of the element, an `int`; see `lab.templates.mapping.cuda` for the reason.
 
         Args:
             local: Name of the local index, an `int`, at least 0 and below `items`; or a name for each local dimension,
@@ -118,7 +118,7 @@ class ThreadMapping(ABC):
 
     @abstractmethod
     def guard(self, local: str | Sequence[str] = "i", thread: str = "t", *, also: str = "") -> str:
-        """Return the CUDA condition under which the element is touched; `true` where it always is.
+        """Return the CUDA condition of the access; `true` if it always takes place.
 
         Args:
             local: As in `index`.
@@ -131,11 +131,11 @@ class ThreadMapping(ABC):
 
     @cached_property
     def complete(self) -> bool:
-        """Whether every element of the tensor is touched, the first one being element 0."""
+        """Whether every element of the tensor is accessed, starting from element 0."""
         return self.offset == 0 and bool((self.access_map() >= 0).all())
 
     def access_map(self, elements: int | None = None) -> Elements:
-        """Return the lowest thread that touches each element; −1 where no thread does.
+        """Return the lowest thread that accesses each element; −1 without one.
 
         Args:
             elements: Length of the array; by default up to the end of the tensor. Accesses beyond are left out.
@@ -144,27 +144,27 @@ class ThreadMapping(ABC):
         owners = np.full(length, -1, np.int64)
         touched = self.elements
         thread = np.broadcast_to(np.arange(self.threads)[:, None], touched.shape)
-        kept = (touched >= 0) & (touched < length)
-        owners[touched[kept][::-1]] = thread[kept][::-1]
+        inside = (touched >= 0) & (touched < length)
+        owners[touched[inside][::-1]] = thread[inside][::-1]
         return owners
 
     @property
     def injective(self) -> bool:
-        """Whether no two accesses touch the same element; `lab.templates.mapping.proof` gives the proof."""
+        """Whether no two accesses have the same element; see `lab.templates.mapping.proof`."""
         return prove(self).injective
 
     def widest(self, most: int) -> int:
-        """Return the widest vector, a power of two up to `most`, in which local indices can be accessed; at least 1."""
+        """Return the widest vector of local indices, a power of two up to `most`; at least 1."""
         return next((w for w in (16, 8, 4, 2) if w <= most and self.vectors(w)), 1)
 
     def requests(self, vector: int = 1) -> int:
-        """Count the requests of all warps. In one request a warp accesses one local index, or `vector` of them."""
+        """Count the requests of all warps; one request covers one local index or `vector` of them."""
         return len(traffic.requests(self.by_warps, vector))
 
     def sectors(
         self, element_bytes: int, vector: int = 1, *, row: int | None = None, transposed: bool = False
     ) -> float:
-        """Return the mean number of 32-byte sectors of a warp's request; the tensor's first element is aligned.
+        """Return the mean number of 32-byte sectors per warp request; the tensor's first element is aligned.
 
         Args:
             element_bytes: Bytes of an element.
@@ -185,7 +185,7 @@ class ThreadMapping(ABC):
         transposed: bool = False,
         loads: bool = True,
     ) -> float:
-        """Return the mean bank conflicts of a warp's request to a tile in shared memory: its extra wavefronts.
+        """Return the mean bank conflicts (extra wavefronts) per warp request to a tile in shared memory.
 
         Args:
             element_bytes: Bytes of an element.
@@ -202,7 +202,7 @@ class ThreadMapping(ABC):
 
 @dataclass(frozen=True)
 class LayoutMapping(ThreadMapping):
-    """A mapping that a layout of dimensions describes.
+    """A mapping given by a layout of dimensions.
 
     Attributes:
         axes: Those of the tensor, the one that varies fastest first; every dimension is in one of them.
@@ -216,12 +216,12 @@ class LayoutMapping(ThreadMapping):
 
     @property
     def levels(self) -> tuple[LayoutMapping, ...]:
-        """The mapping itself."""
+        """This mapping alone."""
         return (self,)
 
     @cached_property
     def layout(self) -> tuple[Dimension, ...]:
-        """Every dimension once, the one that varies fastest in the tensor first."""
+        """All dimensions, the fastest in the tensor first."""
         return tuple(d for axis in self.axes for d in axis.dimensions)
 
     def of_kind(self, kind: Literal["i", "t"]) -> tuple[Dimension, ...]:
@@ -245,50 +245,50 @@ class LayoutMapping(ThreadMapping):
 
     @property
     def guarded(self) -> bool:
-        """Whether some thread touches nothing with some local index, so that `guard` is needed."""
+        """Whether some accesses must be masked by `guard`."""
         return any(d.extent < d.size for d in self.layout) or any(axis.highest >= axis.extent for axis in self.axes)
 
     @cached_property
     def elements(self) -> Elements:
-        """The element that each thread touches with each local index, threads x items; −1 where it touches nothing.
+        """The element of each thread and local index, threads x items; −1 for no access.
 
         Read-only, since it is kept.
         """
-        found, skipped = self._computed
-        touched = np.where(skipped, -1, found)
+        indices, skipped = self._computed
+        touched = np.where(skipped, -1, indices)
         touched.setflags(write=False)
         return touched
 
     @property
     def unguarded(self) -> Elements:
-        """The value of `index` for each thread and local index, threads x items, also where `guard` forbids it."""
+        """The value of `index` for each thread and local index, threads x items, ignoring `guard`."""
         return self._computed[0]
 
     @property
     def _computed(self) -> tuple[Elements, NDArray[np.bool_]]:
-        """The value of `index` for each thread and local index, and whether the guard forbids the access."""
+        """The value of `index` for each thread and local index, and whether the guard masks the access."""
         digits = {"i": np.arange(self.items)[None, :], "t": np.arange(self.threads)[:, None]}
         below, place = {"i": 1, "t": 1}, {}
         for kind in ("i", "t"):
             for d in self.of_kind(kind):
                 place[kind, d.number] = below[kind]
                 below[kind] *= d.size
-        found = np.full((self.threads, self.items), self.offset, np.int64)
-        skipped, stride = np.zeros_like(found, dtype=bool), 1
+        indices = np.full((self.threads, self.items), self.offset, np.int64)
+        skipped, stride = np.zeros_like(indices, dtype=bool), 1
         for axis in self.axes:
-            coordinate, below_it = np.zeros_like(found), 1
+            coordinate, below_it = np.zeros_like(indices), 1
             for d in axis.dimensions:
                 digit = digits[d.kind] // place[d.kind, d.number] % d.size
                 coordinate += (d.extent - 1 - digit if d.reversed else digit) * below_it
                 skipped |= digit >= d.extent
                 below_it *= d.extent
-            found += coordinate * stride
+            indices += coordinate * stride
             skipped |= coordinate >= axis.extent
             stride *= axis.extent
-        return found, skipped
+        return indices, skipped
 
     def vectors(self, width: int) -> bool:
-        """Say whether local indices can be accessed `width` at a time: neighbours in the tensor, aligned to `width`."""
+        """Return whether local indices can be vectorised by `width`: contiguous in the tensor and aligned."""
         if width == 1:
             return True
         axis = next((axis for axis in self.axes if (axis.places, axis.extent) != (1, 1)), None)
@@ -296,32 +296,32 @@ class LayoutMapping(ThreadMapping):
         if axis is None or first is None or first.kind != "i" or first.reversed or self.offset % width:
             return False
         lower = (d for d in self.of_kind("i") if d.number < first.number)
-        whole = (first.size, first.extent, axis.extent)
-        return all(size % width == 0 for size in whole) and all(d.size == 1 for d in lower)
+        extents = (first.size, first.extent, axis.extent)
+        return all(size % width == 0 for size in extents) and all(d.size == 1 for d in lower)
 
     def index(self, local: str | Sequence[str] = "i", thread: str = "t") -> str:
         """Return the CUDA expression of the element."""
         return cuda.index(self.axes, self.offset, self._names(local, thread))
 
     def guard(self, local: str | Sequence[str] = "i", thread: str = "t", *, also: str = "") -> str:
-        """Return the CUDA condition under which the element is touched; `true` where it always is."""
+        """Return the CUDA condition of the access; `true` if it always takes place."""
         conditions = [*cuda.guards(self.axes, self._names(local, thread)), *([also] if also else [])]
         return " && ".join(conditions) or "true"
 
     def _names(self, local: str | Sequence[str], thread: str) -> cuda.Names:
         if isinstance(local, str):
             return {"i": local, "t": thread}
-        if len(local) != (wanted := len(self.of_kind("i"))):
+        if len(local) != (expected := len(self.of_kind("i"))):
             raise UserError(
                 "the names of the local indices do not fit the mapping",
                 code="mismatch",
                 found=f"{len(local)}: {', '.join(local)}",
-                accepted=f"one name, or {wanted}, one for each local dimension",
+                accepted=f"one name, or {expected}, one for each local dimension",
             )
         return {"i": tuple(local), "t": thread}
 
     def __str__(self) -> str:
-        """The notation, which `parse` reads back."""
+        """Return the notation, which `parse` can read."""
 
         def sizes(kind: Literal["i", "t"]) -> Iterator[str]:
             for d in self.of_kind(kind):

@@ -1,4 +1,4 @@
-"""Which writes through a mapping cannot race, and why: proved from its form, or by going through all accesses.
+"""Race freedom of writes through a mapping: proved from its form, or by enumerating all accesses.
 
 A mapping is injective if no two pairs of a thread and a local index touch one element. Then different threads never
 write one element through it, in whatever order and without a barrier.
@@ -46,7 +46,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True)
 class InjectivityProof:
-    """Whether a mapping gives no element to two accesses.
+    """Whether a mapping is injective, and how that was shown.
 
     Attributes:
         injective: Whether that is so.
@@ -70,25 +70,25 @@ def prove(mapping: ThreadMapping) -> InjectivityProof:
 
 def _each_dimension_once(level: LayoutMapping) -> bool:
     numbers = {kind: sorted(d.number for d in level.layout if d.kind == kind) for kind in ("i", "t")}
-    return all(found == list(range(len(found))) for found in numbers.values())
+    return all(own == list(range(len(own))) for own in numbers.values())
 
 
-def enumerated(elements: Elements, there: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> InjectivityProof:
-    """Go through all accesses.
+def enumerated(elements: Elements, accessed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> InjectivityProof:
+    """Check injectivity by enumerating all accesses.
 
     Args:
         elements: Element of each thread and local index, threads x items.
-        there: Whether there is an access.
+        accessed: Whether there is an access.
     """
-    threads, items = np.nonzero(there)
+    threads, items = np.nonzero(accessed)
     touched = elements[threads, items]
     order = np.lexsort((items, threads, touched))
     threads, items, touched = threads[order], items[order], touched[order]
-    same = np.flatnonzero(touched[1:] == touched[:-1])
-    racing = same[threads[same] != threads[same + 1]]
-    if not len(same):
+    duplicates = np.flatnonzero(touched[1:] == touched[:-1])
+    racing = duplicates[threads[duplicates] != threads[duplicates + 1]]
+    if not len(duplicates):
         return InjectivityProof(injective=True, race_free=True, by="enumeration")
-    at = int((racing if len(racing) else same)[0])
+    at = int((racing if len(racing) else duplicates)[0])
     first, second = ((int(threads[k]), int(items[k])) for k in (at, at + 1))
     collision = Collision(int(touched[at]), first, second)
     return InjectivityProof(injective=False, race_free=not len(racing), by="enumeration", collision=collision)
@@ -96,7 +96,7 @@ def enumerated(elements: Elements, there: np.ndarray[tuple[int, ...], np.dtype[n
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """What must hold for some writes to be free of races, and whether it does.
+    """A condition for some writes to be race-free, and whether it holds.
 
     Attributes:
         writes: Which writes through the mapping.
@@ -111,7 +111,7 @@ class Obligation:
 
 
 def obligations(mapping: ThreadMapping, shape: LaunchShape | None = None) -> tuple[Obligation, ...]:
-    """Return what the mapping makes of writes through it: under its guard, without it, and beyond its scope.
+    """Return the race conditions of writes through the mapping: with its guard, without it, and beyond its scope.
 
     Args:
         mapping: The mapping.
@@ -122,27 +122,27 @@ def obligations(mapping: ThreadMapping, shape: LaunchShape | None = None) -> tup
     unit = scope.unit if scope else "thread"
     among = f"different {unit}s of one {scope.whole}" if scope else "threads with different t"
     proof = prove(mapping)
-    made = [Obligation(f"{among}, under the guard" if mapping.guarded else among, *_said(proof, unit, mapping))]
+    result = [Obligation(f"{among}, under the guard" if mapping.guarded else among, *_said(proof, unit, mapping))]
     if mapping.guarded:
         raw = mapping.unguarded
         name = f"{among}, without the guard"
         if raw is None:
             reason = "the outer mapping would be given local indices that it does not have"
-            made.append(Obligation(name, race_free=None, because=reason))
+            result.append(Obligation(name, race_free=None, because=reason))
         else:
             without = enumerated(raw, np.ones_like(raw, dtype=np.bool_))
-            made.append(Obligation(name, *_said(without, unit, mapping)))
+            result.append(Obligation(name, *_said(without, unit, mapping)))
     if scope is None:
-        return tuple(made)
-    thread, item = (int(found[0]) for found in np.nonzero(mapping.elements >= 0))
+        return tuple(result)
+    thread, item = (int(indices[0]) for indices in np.nonzero(mapping.elements >= 0))
     element = int(mapping.elements[thread, item])
     if scope.whole != "grid" and (shape is None or wholes_of(scope, shape, tile_of(mapping.scopes)) > 1):
-        both = f"{unit} {thread} of any two {scope.whole}s writes element {element} at i = {item}"
-        made.append(Obligation(f"different {scope.whole}s to one array", race_free=False, because=both))
+        example = f"{unit} {thread} of any two {scope.whole}s writes element {element} at i = {item}"
+        result.append(Obligation(f"different {scope.whole}s to one array", race_free=False, because=example))
     if unit != "thread":
-        both = f"every thread of {unit} {thread} writes element {element} at i = {item}"
-        made.append(Obligation(f"several threads of one {unit} with the same i", race_free=False, because=both))
-    return tuple(made)
+        example = f"every thread of {unit} {thread} writes element {element} at i = {item}"
+        result.append(Obligation(f"several threads of one {unit} with the same i", race_free=False, because=example))
+    return tuple(result)
 
 
 def _said(proof: InjectivityProof, unit: str, mapping: ThreadMapping) -> tuple[bool, str]:
@@ -152,12 +152,12 @@ def _said(proof: InjectivityProof, unit: str, mapping: ThreadMapping) -> tuple[b
     if proof.collision is None:
         return True, f"injective, by going through {sizes}"
     (a, i), (b, j) = proof.collision.first, proof.collision.second
-    both = f"({unit} {a}, i = {i}) and ({unit} {b}, i = {j}) both write element {proof.collision.element}"
+    example = f"({unit} {a}, i = {i}) and ({unit} {b}, i = {j}) both write element {proof.collision.element}"
     if proof.race_free:
-        return True, f"not injective, but only within a {unit}, by going through {sizes}: {both}"
-    return False, both
+        return True, f"not injective, but only within a {unit}, by going through {sizes}: {example}"
+    return False, example
 
 
 def _reason(levels: Sequence[LayoutMapping]) -> str:
-    each = "each digit of t and i stands once in the layout, below its extent"
-    return each if len(levels) == 1 else f"in each of {len(levels)} mappings, {each}"
+    reason = "each digit of t and i stands once in the layout, below its extent"
+    return reason if len(levels) == 1 else f"in each of {len(levels)} mappings, {reason}"

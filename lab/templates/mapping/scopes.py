@@ -1,4 +1,4 @@
-"""Scopes: what the number of a thread counts, and within what; the launches that fit it.
+"""Scopes: the unit that a thread number counts and the whole it belongs to, and the matching launches.
 
 ``warp in block`` says that the thread dimensions of a mapping number the warps of a block, and that the mapping shares
 out data of that block. Numbers are linear: x counts first, then y, then z. A warp has 32 threads; where a mapping in
@@ -31,7 +31,7 @@ _WITHIN: Final[Mapping[Unit, tuple[Unit, ...]]] = {
 
 @dataclass(frozen=True)
 class ThreadScope:
-    """What a mapping's thread dimensions count.
+    """The meaning of a mapping's thread dimensions.
 
     Attributes:
         unit: What they count: threads, warps or blocks.
@@ -42,7 +42,7 @@ class ThreadScope:
     whole: Unit
 
     def __str__(self) -> str:
-        """`thread in block`."""
+        """Return the scope's name, such as `thread in block`."""
         return f"{self.unit} in {self.whole}"
 
 
@@ -70,16 +70,16 @@ class LaunchShape:
 
 
 Level = tuple[ThreadScope, int]
-"""A scope and how many units the mapping in it has. Those of a composition stand in order, the outermost first."""
+"""A scope and the number of its units in the mapping. Levels are ordered from the outermost."""
 
 SCOPES: Final = {
     str(scope): scope for scope in (ThreadScope(unit, whole) for unit in _WITHIN for whole in _WITHIN[unit])
 }
-"""Every scope by its name."""
+"""All scopes by name."""
 
 
 def check_level(scope: ThreadScope, units: int) -> None:
-    """Refuse a mapping with more units than any launch has in this scope.
+    """Check that a mapping does not exceed the units of any launch in this scope.
 
     Raises:
         UserError: It says how many there may be.
@@ -94,7 +94,7 @@ def check_level(scope: ThreadScope, units: int) -> None:
 
 
 def check_composition(levels: Sequence[Level]) -> None:
-    """Refuse levels that do not follow on one another, or that are too many for a block together.
+    """Check that levels nest and that their threads fit into a block.
 
     Raises:
         UserError: It says which scope must follow, or how many threads a block has.
@@ -121,12 +121,12 @@ def check_composition(levels: Sequence[Level]) -> None:
 
 
 def tile_of(levels: Sequence[Level]) -> int:
-    """Return the threads of a warp, or of the tile that takes its place."""
+    """Return the threads per warp, or per tile in its place."""
     return next((units for scope, units in levels if scope.whole == "warp"), WARP_SIZE)
 
 
 def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
-    """Refuse a launch that has not as many units as the mapping in each scope.
+    """Check that a launch has the mapping's number of units in each scope.
 
     With more of them, two would be given the same elements; with fewer, elements would be left out.
 
@@ -153,24 +153,24 @@ def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
                     found=",".join(map(str, sizes)),
                     accepted="y = z = 1; or block in grid: … then thread in block: …",
                 )
-        there = units_of(scope, shape, tile)
-        if there != units:
+        count = units_of(scope, shape, tile)
+        if count != units:
             raise UserError(
-                f"{scope}: the mapping has {units} {scope.unit}s, and the launch has {there} in a {scope.whole}",
+                f"{scope}: the mapping has {units} {scope.unit}s, and the launch has {count} in a {scope.whole}",
                 code="mismatch",
                 key="grid" if scope.unit == "block" else "block",
-                found=there,
+                found=count,
                 accepted=str(units),
             )
 
 
 def units_of(scope: ThreadScope, shape: LaunchShape, tile: int) -> int:
-    """Count the units that each whole of a launch has."""
+    """Count the units per whole of a launch."""
     return _threads_of(scope.whole, shape, tile) // _threads_of(scope.unit, shape, tile)
 
 
 def wholes_of(scope: ThreadScope, shape: LaunchShape, tile: int) -> int:
-    """Count the wholes of a launch, each of which has units numbered from 0."""
+    """Count the wholes of a launch, each with units numbered from 0."""
     return _threads_of("grid", shape, tile) // _threads_of(scope.whole, shape, tile)
 
 
@@ -183,11 +183,11 @@ _BLOCK: Final = "(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)
 
 
 def number(levels: Sequence[Level]) -> str:
-    """Return the CUDA expression of the number that the mapping calls t, an `int`.
+    """Return the CUDA expression of the thread number t, an `int`.
 
     In a composition, the units of the innermost scope count first.
     """
-    tile, made, below = tile_of(levels), "", 1
+    tile, text, below = tile_of(levels), "", 1
     for scope, units in reversed(levels):
         own = {
             "thread in warp": f"({_THREAD} & {tile - 1})",
@@ -197,6 +197,6 @@ def number(levels: Sequence[Level]) -> str:
             "warp in grid": f"((threadIdx.x + blockDim.x * blockIdx.x) / {tile})",
             "block in grid": _BLOCK,
         }[str(scope)]
-        made = f"{made} + {own} * {below}" if made else own
+        text = f"{text} + {own} * {below}" if text else own
         below *= units
-    return f"(int)({made})"
+    return f"(int)({text})"

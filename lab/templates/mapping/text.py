@@ -1,4 +1,4 @@
-"""The notation of mappings, read.
+"""A parser of the notation of mappings.
 
 ::
 
@@ -44,13 +44,13 @@ from lab.templates.mapping.model import LayoutMapping, ThreadMapping
 from lab.templates.mapping.scopes import SCOPES, ThreadScope, check_composition, check_level
 
 MOST: Final = 2**20
-"""The most accesses, and the most elements of the tensor: four times what 1024 threads with 256 registers hold.
+"""Limit of accesses and of elements: four times what 1024 threads with 256 registers hold.
 
 A mapping describes a tile; its map is held in memory, and what follows from it is computed in a fraction of a second.
 """
 
 _DIGITS = 9
-"""The most digits of a number; a longer one is refused before it is converted."""
+"""Limit of digits in a number; longer ones are refused before conversion."""
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<word>[A-Za-z_]\w*)|(?P<sign>=>|\S))")
 _EXAMPLE = "such as [4, 2] | [32] => [i0, t0, i1]"
@@ -64,7 +64,7 @@ class _Token:
 
 
 class _Reader:
-    """Reads the tokens of one text, one by one."""
+    """A reader of the tokens of one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -90,25 +90,25 @@ class _Reader:
         return token
 
     def maybe(self, text: str) -> bool:
-        """Take this token if it is next."""
-        found = self.next.text == text
-        self._at += found
-        return found
+        """Consume this token if it is next."""
+        matches = self.next.text == text
+        self._at += matches
+        return matches
 
-    def expect(self, text: str, why: str) -> None:
+    def expect(self, text: str, message: str) -> None:
         if not self.maybe(text):
-            self.refuse(why, repr(text))
+            self.refuse(message, repr(text))
 
-    def number(self, least: int, what: str) -> int:
+    def number(self, least: int, expected: str) -> int:
         token = self.take()
         if token.kind != "number" or len(token.text) > _DIGITS or int(token.text) < least:
-            self.refuse(f"expected {what}", f"an integer from {least} to {MOST}", token)
+            self.refuse(f"expected {expected}", f"an integer from {least} to {MOST}", token)
         return int(token.text)
 
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> ThreadMapping:
-    """Read a mapping, a shorthand or a composition of them.
+    """Parse a mapping, a shorthand or a composition of them.
 
     Raises:
         UserError: It says what was found at which column, and what would be accepted.
@@ -122,7 +122,7 @@ def parse(text: str) -> ThreadMapping:
             reader.refuse("one mapping of a composition has a scope and another has none", "a scope for each", token)
     if reader.next.kind != "end":
         reader.refuse("unexpected text after the mapping", "', offset: N', 'then' or the end of the text")
-    check_composition([(one.scope, one.threads) for one in levels if one.scope])
+    check_composition([(level.scope, level.threads) for level in levels if level.scope])
     mapping: ThreadMapping = levels[-1]
     _check_size(mapping, text)
     for outer in reversed(levels[:-1]):
@@ -133,20 +133,20 @@ def parse(text: str) -> ThreadMapping:
 
 
 def _check_size(mapping: ThreadMapping, text: str) -> None:
-    for what, count in (("accesses", mapping.items * mapping.threads), ("elements", mapping.offset + mapping.size)):
+    for quantity, count in (("accesses", mapping.items * mapping.threads), ("elements", mapping.offset + mapping.size)):
         if count > MOST:
             raise UserError(
-                f"the mapping has {count} {what}", code="out-of-range", found=text, accepted=f"at most {MOST}"
+                f"the mapping has {count} {quantity}", code="out-of-range", found=text, accepted=f"at most {MOST}"
             )
 
 
 def _level(reader: _Reader) -> LayoutMapping:
     scope = _scope(reader)
-    made = _shorthand(reader) if reader.next.kind == "word" else _mapping(reader)
+    mapping = _shorthand(reader) if reader.next.kind == "word" else _mapping(reader)
     if scope is None:
-        return made
-    check_level(scope, made.threads)
-    return replace(made, scope=scope)
+        return mapping
+    check_level(scope, mapping.threads)
+    return replace(mapping, scope=scope)
 
 
 def _scope(reader: _Reader) -> ThreadScope | None:
@@ -155,11 +155,11 @@ def _scope(reader: _Reader) -> ThreadScope | None:
         return None
     reader.take()
     reader.expect("in", f"after {unit.text} must stand in what they are counted")
-    whole = reader.take()
-    scope = SCOPES.get(f"{unit.text} in {whole.text}")
+    whole_token = reader.take()
+    scope = SCOPES.get(f"{unit.text} in {whole_token.text}")
     if scope is None:
-        fitting = ", ".join(one.whole for one in SCOPES.values() if one.unit == unit.text)
-        reader.refuse(f"there is no scope '{unit.text} in {whole.text}'", fitting, whole)
+        fitting = ", ".join(known_scope.whole for known_scope in SCOPES.values() if known_scope.unit == unit.text)
+        reader.refuse(f"there is no scope '{unit.text} in {whole_token.text}'", fitting, whole_token)
     reader.expect(":", "the mapping must follow the scope")
     return scope
 
@@ -168,11 +168,11 @@ def _tokens(text: str) -> Iterator[_Token]:
     end = len(text.rstrip())
     at = 0
     while at < end:
-        found = _TOKEN.match(text, at)
-        assert found is not None  # noqa: S101 - the last alternative matches any sign
-        kind = found.lastgroup or ""
-        yield _Token(kind, found[kind], found.start(kind) + 1)
-        at = found.end()
+        match = _TOKEN.match(text, at)
+        assert match is not None  # noqa: S101 - the last alternative matches any sign
+        kind = match.lastgroup or ""
+        yield _Token(kind, match[kind], match.start(kind) + 1)
+        at = match.end()
     yield _Token("end", "", end + 1)
 
 
@@ -180,15 +180,15 @@ def _mapping(reader: _Reader) -> LayoutMapping:
     local = _sizes(reader, "local")
     reader.expect("|", "thread dimensions must follow")
     threads = _sizes(reader, "thread")
-    known = _dimensions(local, threads)
-    axes = tuple(axis(one) for one in known.values())
+    dimensions = _dimensions(local, threads)
+    axes = tuple(axis(dimension) for dimension in dimensions.values())
     if reader.next.kind == "end" or reader.next.text == "then":
         return LayoutMapping(axes)
     reader.expect("=>", "the layout must follow")
     if reader.next.text != "offset":
         if reader.maybe("layout"):
             reader.expect(":", "the permutation must follow")
-        axes = _axes(reader, known)
+        axes = _axes(reader, dimensions)
         if not reader.maybe(",") and reader.next.text != "offset":
             return LayoutMapping(axes)
     reader.expect("offset", "only an offset can follow the layout")
@@ -196,60 +196,60 @@ def _mapping(reader: _Reader) -> LayoutMapping:
     return LayoutMapping(axes, reader.number(0, "an offset"))
 
 
-def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
-    reader.expect("[", f"{what} dimensions must stand here in brackets, {_EXAMPLE}")
-    made: list[tuple[int, int]] = []
-    while not made or reader.maybe(","):
+def _sizes(reader: _Reader, kind: str) -> list[tuple[int, int]]:
+    reader.expect("[", f"{kind} dimensions must stand here in brackets, {_EXAMPLE}")
+    sizes: list[tuple[int, int]] = []
+    while not sizes or reader.maybe(","):
         if reader.maybe("("):
             size = reader.number(1, "a size")
             reader.expect(",", "a size needs an extent in the tensor")
-            made.append((size, reader.number(1, "an extent")))
+            sizes.append((size, reader.number(1, "an extent")))
             reader.expect(")", "the closing parenthesis of a size and an extent is missing")
         else:
-            size = reader.number(1, f"the size of a {what} dimension")
-            made.append((size, size))
-    reader.expect("]", f"the closing bracket of the {what} dimensions is missing")
-    return made
+            size = reader.number(1, f"the size of a {kind} dimension")
+            sizes.append((size, size))
+    reader.expect("]", f"the closing bracket of the {kind} dimensions is missing")
+    return sizes
 
 
 def _dimensions(local: Sequence[tuple[int, int]], threads: Sequence[tuple[int, int]]) -> dict[str, Dimension]:
-    """Every dimension by its name, in the order of the numbers that a permutation may give in place of names."""
+    """Return every dimension by its name, in the order of the numbers allowed in a permutation."""
     kinds: tuple[tuple[Literal["i", "t"], Sequence[tuple[int, int]]], ...] = (("i", local), ("t", threads))
-    made = [Dimension(kind, number, *size) for kind, sizes in kinds for number, size in enumerate(sizes)]
-    return {one.name: one for one in made}
+    dimensions = [Dimension(kind, number, *size) for kind, sizes in kinds for number, size in enumerate(sizes)]
+    return {dimension.name: dimension for dimension in dimensions}
 
 
-def _axes(reader: _Reader, known: Mapping[str, Dimension]) -> tuple[TensorAxis, ...]:
+def _axes(reader: _Reader, dimensions: Mapping[str, Dimension]) -> tuple[TensorAxis, ...]:
     reader.expect("[", "the permutation must stand here in brackets")
-    left = dict(known)
-    made: list[TensorAxis] = []
-    while not made or reader.maybe(","):
+    remaining = dict(dimensions)
+    axes: list[TensorAxis] = []
+    while not axes or reader.maybe(","):
         if reader.maybe("("):
-            together = [_named(reader, known, left)]
+            together = [_named(reader, dimensions, remaining)]
             while reader.maybe(","):
-                together.append(_named(reader, known, left))
+                together.append(_named(reader, dimensions, remaining))
             reader.expect(":", "the extent of the axis must follow its dimensions")
-            made.append(TensorAxis(tuple(together), reader.number(1, "the extent of an axis")))
+            axes.append(TensorAxis(tuple(together), reader.number(1, "the extent of an axis")))
             reader.expect(")", "the closing parenthesis of an axis is missing")
         else:
-            made.append(axis(_named(reader, known, left)))
+            axes.append(axis(_named(reader, dimensions, remaining)))
     closing = reader.next
     reader.expect("]", "the closing bracket of the layout is missing")
-    if left:
-        reader.refuse("the layout must name every dimension once", f"also {', '.join(left)}", closing)
-    return tuple(made)
+    if remaining:
+        reader.refuse("the layout must name every dimension once", f"also {', '.join(remaining)}", closing)
+    return tuple(axes)
 
 
-def _named(reader: _Reader, known: Mapping[str, Dimension], left: dict[str, Dimension]) -> Dimension:
-    """Read a dimension by its name or number, and take it out of those that are `left`."""
+def _named(reader: _Reader, dimensions: Mapping[str, Dimension], remaining: dict[str, Dimension]) -> Dimension:
+    """Read a dimension by its name or number, and remove it from the remaining ones."""
     reversed_ = reader.maybe("-")
     token = reader.take()
-    name = dict(zip(map(str, range(len(known))), known, strict=True)).get(token.text, token.text)
-    if name not in known:
-        reader.refuse("no such dimension", ", ".join(left) or "']'", token)
-    if name not in left:
-        reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
-    return replace(left.pop(name), reversed=reversed_)
+    name = dict(zip(map(str, range(len(dimensions))), dimensions, strict=True)).get(token.text, token.text)
+    if name not in dimensions:
+        reader.refuse("no such dimension", ", ".join(remaining) or "']'", token)
+    if name not in remaining:
+        reader.refuse(f"{token.text} appears twice in the layout", ", ".join(remaining) or "the end", token)
+    return replace(remaining.pop(name), reversed=reversed_)
 
 
 # ---- shorthands
@@ -281,12 +281,12 @@ def _shorthand(reader: _Reader) -> LayoutMapping:
 
 
 def _arguments(reader: _Reader, values: dict[str, Value]) -> None:
-    given: set[str] = set()
-    while not given or reader.maybe(","):
+    names: set[str] = set()
+    while not names or reader.maybe(","):
         token = reader.take()
-        if token.text not in values or token.text in given:
-            reader.refuse("unknown or repeated argument", ", ".join(n for n in values if n not in given), token)
-        given.add(token.text)
+        if token.text not in values or token.text in names:
+            reader.refuse("unknown or repeated argument", ", ".join(n for n in values if n not in names), token)
+        names.add(token.text)
         reader.expect("=", "a value must follow")
         if isinstance(values[token.text], int):
             values[token.text] = reader.number(1, f"a value of {token.text}")

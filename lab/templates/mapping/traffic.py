@@ -16,7 +16,7 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _FAR = 1 << 28
-"""Bytes from one row of a matrix to the next where only their distance matters: more than any tile has."""
+"""Bytes between rows of a matrix if only their separation matters: more than any tile has."""
 
 
 def requests(elements: Integers, vector: int) -> Integers:
@@ -36,18 +36,18 @@ def requests(elements: Integers, vector: int) -> Integers:
 
 
 def placed(elements: Integers, vector: int, row: int, *, transposed: bool) -> tuple[Integers, Integers, Flags]:
-    """Place the requests' elements in a tile of rows: the row, the place in it, and whether there is an access."""
+    """Return row, place in the row and activity of the requests' elements in a tile."""
     first = requests(elements, vector)
     far, near = (first % row, first // row) if transposed else (first // row, first % row)
     return far, near, first >= 0
 
 
 def sectors(far: Integers, near: Integers, width: int, active: Flags) -> float:
-    """Return the mean sectors of a request whose lanes access `width` bytes at byte `near` of row `far`."""
+    """Return the mean sectors per request whose lanes access `width` bytes at byte `near` of row `far`."""
     return float(np.mean(global_sectors(far * _FAR + near, width, active)))
 
 
 def conflicts(addresses: Integers, width: int, active: Flags, *, loads: bool) -> float:
-    """Return the mean extra wavefronts of a request to these byte addresses in shared memory."""
+    """Return the mean extra wavefronts per request to these byte addresses in shared memory."""
     passes = shared_wavefronts(addresses, width, active, loads=loads)
     return float(np.mean(passes - ideal_wavefronts(addresses, width, active, loads=loads)))

@@ -1,1 +1,1 @@
-"""Kernels as users have them: plain CUDA files, without a declaration at their top."""
+"""Plain kernels: CUDA files of users, without front matter."""

@@ -1,4 +1,4 @@
-"""Checks the arguments that an experiment declares against what its kernel takes.
+"""Check the declared arguments of an experiment against its kernel's parameters.
 
 The PTX entry has count, sizes and kinds of the parameters as they are, and the source has their names and types. A
 kernel that is launched with other arguments reads what is not there, so every difference is an error.
@@ -77,7 +77,7 @@ def check_arguments(
     *,
     by_name: bool = True,
 ) -> list[str]:
-    """Return every difference between a kernel's parameters and the declared arguments, one sentence each.
+    """Return every mismatch between a kernel's parameters and the declared arguments, one sentence each.
 
     Args:
         entry: Parameters of the kernel's PTX entry.
@@ -94,23 +94,23 @@ def check_arguments(
         return order
     mistakes = []
     for place, (parameter, argument) in enumerate(zip(entry, declared, strict=True)):
-        written = source[place] if source else None
+        source_parameter = source[place] if source else None
         head = f"argument {place + 1}, {argument.name},"
-        misnamed = _name(written, argument, source) if by_name else None
+        misnamed = _name(source_parameter, argument, source) if by_name else None
         if isinstance(argument, PassedStructure):
-            why = misnamed or _structure(parameter, written, argument)
+            mistake = misnamed or _structure(parameter, source_parameter, argument)
         else:
             form = _mapped if argument.is_mapped else _form
-            why = misnamed or form(parameter, written, argument) or _type(written, argument)
-        if why:
-            mistakes.append(f"{head} {why}")
+            mistake = misnamed or form(parameter, source_parameter, argument) or _type(source_parameter, argument)
+        if mistake:
+            mistakes.append(f"{head} {mistake}")
     return mistakes
 
 
 def compared(
     entry: Sequence[EntryParameter], kernel: SourceKernel | None, declared: Sequence[PassedArgument | PassedStructure]
 ) -> str:
-    """Return both lists side by side, one line a position."""
+    """Return both lists side by side, one line per position."""
     source = _parameters(entry, kernel)
     left = [_shown(parameter, source[place] if source else None) for place, parameter in enumerate(entry)]
     right = [_declared(argument) for argument in declared]
@@ -131,7 +131,7 @@ def arguments_error(
     key: str = "arguments",
     by_name: bool = True,
 ) -> UserError | None:
-    """Return an error that names every difference and shows both lists, or None where there is no difference.
+    """Return an error with every mismatch and both lists; None without a mismatch.
 
     Args:
         entry: Parameters of the kernel's PTX entry.
@@ -150,18 +150,21 @@ def arguments_error(
 
 
 def matching_kernel(kernels: Sequence[SourceKernel], entry: Sequence[EntryParameter]) -> SourceKernel | None:
-    """Return the one of several kernels of a name (overloads, branches of a condition) that fits a PTX entry."""
+    """Return the kernel among those of one name (overloads, branches of a condition) that matches a PTX entry."""
     fitting = [
         kernel
         for kernel in kernels
         if len(kernel.parameters) == len(entry)
-        and all(one.may_be_pointer or not own.is_pointer for own, one in zip(kernel.parameters, entry, strict=True))
+        and all(
+            entry_parameter.may_be_pointer or not own.is_pointer
+            for own, entry_parameter in zip(kernel.parameters, entry, strict=True)
+        )
     ]
     return fitting[0] if fitting else None
 
 
 def _parameters(entry: Sequence[EntryParameter], kernel: SourceKernel | None) -> tuple[SourceParameter, ...]:
-    """Return the source's parameters where the source agrees with the entry about their number."""
+    """Return the source's parameters if their number matches the entry's; else nothing."""
     if kernel is None or len(kernel.parameters) != len(entry):
         return ()
     return kernel.parameters
@@ -172,104 +175,100 @@ def _count(number: int) -> str:
 
 
 def _order(source: Sequence[SourceParameter], declared: Sequence[PassedArgument | PassedStructure]) -> list[str]:
-    """Say that the order is wrong, where that is all that is wrong with the names."""
-    theirs, ours = [one.name for one in source], [one.name for one in declared]
+    """Return a mistake in the order, if the names differ in nothing else."""
+    theirs, ours = [parameter.name for parameter in source], [argument.name for argument in declared]
     if not source or theirs == ours or sorted(theirs) != sorted(ours):
         return []
     return [f"their order differs: the kernel takes {', '.join(theirs)}, and the experiment declares {', '.join(ours)}"]
 
 
 def _name(
-    written: SourceParameter | None, argument: PassedArgument | PassedStructure, source: Sequence[SourceParameter]
+    param: SourceParameter | None, argument: PassedArgument | PassedStructure, source: Sequence[SourceParameter]
 ) -> str | None:
-    if written is None or not written.name or written.name == argument.name:
+    if param is None or not param.name or param.name == argument.name:
         return None
-    names = [one.name for one in source if one.name]
+    names = [parameter.name for parameter in source if parameter.name]
     if argument.name in names:
-        return f"is called {written.name} at this place in the kernel"
+        return f"is called {param.name} at this place in the kernel"
     near = did_you_mean(argument.name, names)
-    return f"is called {written.name} in the kernel{f'; {near}' if near and near != written.name else ''}"
+    return f"is called {param.name} in the kernel{f'; {near}' if near and near != param.name else ''}"
 
 
-def _form(parameter: EntryParameter, written: SourceParameter | None, argument: PassedArgument) -> str | None:
-    """Compare what is passed: a pointer or a value, its size and its kind."""
-    is_pointer = written.is_pointer if written else parameter.is_marked_pointer
-    known = written is not None or parameter.is_marked_pointer
+def _form(parameter: EntryParameter, source: SourceParameter | None, argument: PassedArgument) -> str | None:
+    """Compare the form of passing (pointer or value), the size and the kind."""
+    is_pointer = source.is_pointer if source else parameter.is_marked_pointer
+    is_known = source is not None or parameter.is_marked_pointer
     if argument.is_array:
-        if not parameter.may_be_pointer or (written and not is_pointer):
-            what = "is an array here, but the kernel takes a value"
-            is_structure = written is not None and (written.lanes > 1 or written.dtype is None)
+        if not parameter.may_be_pointer or (source and not is_pointer):
+            complaint = "is an array here, but the kernel takes a value"
+            is_structure = source is not None and (source.lanes > 1 or source.dtype is None)
             hint = _HINT if is_structure else ""
-            hint = _MAP_HINT if written is not None and _MAP in written.c_type else hint
-            return f"{what} ({_shown(parameter, written)}){hint}"
+            hint = _MAP_HINT if source is not None and _MAP in source.c_type else hint
+            return f"{complaint} ({_shown(parameter, source)}){hint}"
         return None
-    if known and is_pointer:
-        wanted = f"the kernel takes a pointer ({_shown(parameter, written)}); write {argument.dtype}[…]"
-        return f"is a scalar here, but {wanted}"
+    if is_known and is_pointer:
+        remedy = f"the kernel takes a pointer ({_shown(parameter, source)}); write {argument.dtype}[…]"
+        return f"is a scalar here, but {remedy}"
     size = _bytes(argument.dtype)
     if size != parameter.bytes:
         return (
             f"has {size} bytes as {argument.dtype}, but the kernel takes {parameter.bytes} bytes"
-            f" ({_shown(parameter, written)}){_HINT if parameter.is_array else ''}"
+            f" ({_shown(parameter, source)}){_HINT if parameter.is_array else ''}"
         )
     kind = _kind(argument.dtype)
     is_integer_type = not parameter.is_array and parameter.type[0] in "us"
-    if (parameter.is_float and kind != "float") or (
-        is_integer_type and kind not in ("int", "bool") and written is None
-    ):
-        return f"is {argument.dtype} here, but the kernel takes {_shown(parameter, written)}"
+    if (parameter.is_float and kind != "float") or (is_integer_type and kind not in ("int", "bool") and source is None):
+        return f"is {argument.dtype} here, but the kernel takes {_shown(parameter, source)}"
     return None
 
 
-def _mapped(parameter: EntryParameter, written: SourceParameter | None, _: PassedArgument) -> str | None:
-    """Compare a parameter with a tensor map, which is passed by value or by a pointer to global memory."""
+def _mapped(parameter: EntryParameter, source: SourceParameter | None, _: PassedArgument) -> str | None:
+    """Compare a parameter with a tensor map, passed by value or by a pointer to global memory."""
     if parameter.is_array and parameter.bytes == BYTES and parameter.align % ALIGNMENT == 0:
         return None
-    if parameter.may_be_pointer and (written is None or _points_to_map(written)):
+    if parameter.may_be_pointer and (source is None or _points_to_map(source)):
         return None
     return (
-        f"is a tensor map here, but the kernel takes {_shown(parameter, written)}; a map is passed by value, "
+        f"is a tensor map here, but the kernel takes {_shown(parameter, source)}; a map is passed by value, "
         f"as {BYTES} bytes aligned to {ALIGNMENT}: const __grid_constant__ {_MAP}, or by a pointer: const {_MAP}*"
     )
 
 
-def _points_to_map(written: SourceParameter) -> bool:
-    """Whether a parameter may point to a map: its type is a map, or one of which the source does not say the bytes."""
-    return written.pointer == 1 and (_MAP in written.c_type or written.dtype is None)
+def _points_to_map(source: SourceParameter) -> bool:
+    """Return whether a parameter may point to a map: its type is a map, or of unknown size."""
+    return source.pointer == 1 and (_MAP in source.c_type or source.dtype is None)
 
 
-def _structure(parameter: EntryParameter, written: SourceParameter | None, structure: PassedStructure) -> str | None:
-    """Compare the layout of a structure: its size and its alignment."""
-    if (written and written.is_pointer) or parameter.is_marked_pointer:
-        return f"is a structure here, but the kernel takes a pointer ({_shown(parameter, written)})"
-    sizes = [_POINTER_BYTES if one.is_array else _bytes(one.dtype) for one in structure.members]
+def _structure(parameter: EntryParameter, source: SourceParameter | None, structure: PassedStructure) -> str | None:
+    """Compare size and alignment of a structure."""
+    if (source and source.is_pointer) or parameter.is_marked_pointer:
+        return f"is a structure here, but the kernel takes a pointer ({_shown(parameter, source)})"
+    sizes = [_POINTER_BYTES if member.is_array else _bytes(member.dtype) for member in structure.members]
     _, size, alignment = offsets(sizes)
-    takes = f"but the kernel takes {parameter.bytes} bytes ({_shown(parameter, written)})"
+    takes = f"but the kernel takes {parameter.bytes} bytes ({_shown(parameter, source)})"
     if size != parameter.bytes:
-        parts = ", ".join(f"{one.name} {bytes_}" for one, bytes_ in zip(structure.members, sizes, strict=True))
+        parts = ", ".join(f"{member.name} {bytes_}" for member, bytes_ in zip(structure.members, sizes, strict=True))
         return f"has {size} bytes by its members ({parts}), {takes}; what pads it is a member, too"
     if alignment > parameter.align:
         return f"is aligned to {alignment} bytes by its members, {takes} aligned to {parameter.align}"
     return None
 
 
-def _type(written: SourceParameter | None, argument: PassedArgument) -> str | None:
-    """Compare element types, as far as the source tells."""
-    if written is None or argument.is_mapped:
+def _type(source: SourceParameter | None, argument: PassedArgument) -> str | None:
+    """Compare element types, as far as the source shows them."""
+    if source is None or argument.is_mapped:
         return None
-    if argument.is_array and argument.is_written and written.is_const and written.pointer == 1:
-        return f"is written according to the experiment, but the kernel takes {written.c_type}, which it cannot write"
-    if written.dtype is None or _same(written.dtype, written.lanes, argument.dtype):
+    if argument.is_array and argument.is_written and source.is_const and source.pointer == 1:
+        return f"is written according to the experiment, but the kernel takes {source.c_type}, which it cannot write"
+    if source.dtype is None or _same(source.dtype, source.lanes, argument.dtype):
         return None
     if not argument.is_array:
-        return f"is {argument.dtype} here, but the kernel takes {written.c_type}"
-    return (
-        f"has elements of type {argument.dtype} here, but the kernel takes {written.c_type}; write {written.dtype}[…]"
-    )
+        return f"is {argument.dtype} here, but the kernel takes {source.c_type}"
+    return f"has elements of type {argument.dtype} here, but the kernel takes {source.c_type}; write {source.dtype}[…]"
 
 
 def _same(theirs: str, lanes: int, ours: str) -> bool:
-    """Return whether two element types have the same bits for the same values, signs of integers aside."""
+    """Return whether two element types have the same bits, ignoring integer signs."""
     if _kind(ours) == "complex" and _kind(theirs) == "float":  # float2 for complex64
         return lanes == 2 and _bytes(ours) == 2 * _bytes(theirs)  # noqa: PLR2004 - real and imaginary part
     if _kind(theirs) == "complex" and _kind(ours) == "float":
@@ -288,8 +287,8 @@ def _bytes(dtype: str) -> int:
     return int(match[2]) // 8 if match and match[2] else 1
 
 
-def _shown(parameter: EntryParameter, written: SourceParameter | None) -> str:
-    return f"{written.c_type} {written.name}".strip() if written else str(parameter)
+def _shown(parameter: EntryParameter, source: SourceParameter | None) -> str:
+    return f"{source.c_type} {source.name}".strip() if source else str(parameter)
 
 
 def _declared(argument: PassedArgument | PassedStructure) -> str:

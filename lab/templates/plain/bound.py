@@ -1,4 +1,4 @@
-"""What stands for the parameters of a plain kernel where its experiment has an operator.
+"""Bindings of a plain kernel's parameters to an operator's data.
 
 The kernel has names of its own for what it takes. Each stands for an array or a scalar of the operator, or for the
 value of an expression; what it shares with no operator, a scratch buffer, needs nothing of this.
@@ -16,7 +16,7 @@ from lab.templates.launches import Launch
 
 
 class Source(StrEnum):
-    """Where the value of an argument comes from."""
+    """The source of an argument's value."""
 
     ARRAY = "array"
     SCALAR = "scalar"
@@ -25,7 +25,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BoundArgument:
-    """What stands for one parameter of a kernel.
+    """The binding of one kernel parameter.
 
     Attributes:
         name: The kernel's own name of it, or of a member of a structure.
@@ -41,13 +41,13 @@ class BoundArgument:
 
     @property
     def passed(self) -> str:
-        """What launches call the argument: as the operator does, and a value as the kernel does."""
+        """The argument's name in launches: the operator's, or the kernel's for an expression."""
         return f"kernel.{self.name}" if self.source is Source.EXPRESSION else self.text
 
 
 def passed(step: Launch, bound: Iterable[BoundArgument]) -> Launch:
-    """Return a launch with the operator's names of its arguments in place of the kernel's."""
-    names = {one.name: one.passed for one in bound}
+    """Return a launch with the operator's argument names in place of the kernel's."""
+    names = {argument.name: argument.passed for argument in bound}
     return replace(step, arguments=tuple(_passed(name, kind, names) for name, kind in step.arguments))
 
 

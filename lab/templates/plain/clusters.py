@@ -1,4 +1,4 @@
-"""Reads from the host code of a source which clusters it launches its kernel in."""
+"""Detection of the cluster size in a source's host code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIDE = re.compile(r"\bclusterDim\.([xyz])")
 
 
 def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
-    """Return the sides of the clusters that host code asks for by `cudaLaunchAttributeClusterDimension`.
+    """Return the sides of the clusters requested by `cudaLaunchAttributeClusterDimension` in host code.
 
     Args:
         text: The source.
@@ -34,13 +34,13 @@ def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
             sides[match[1]] = value
         elif written(target).endswith("clusterDim"):
             listed = listed or list(sides_of(value))
-    given = [_value(sides[axis], host) if axis in sides else "1" for axis in "xyz"] if sides else []
-    given = given or [_value(one, host) for one in listed]
-    if not given or not _is_launched(host, kernel, read_kernels(text)):
+    cluster_sides = [_value(sides[axis], host) if axis in sides else "1" for axis in "xyz"] if sides else []
+    cluster_sides = cluster_sides or [_value(one, host) for one in listed]
+    if not cluster_sides or not _is_launched(host, kernel, read_kernels(text)):
         return ()
-    while len(given) > 1 and given[-1] == "1":
-        given.pop()
-    return tuple(given)
+    while len(cluster_sides) > 1 and cluster_sides[-1] == "1":
+        cluster_sides.pop()
+    return tuple(cluster_sides)
 
 
 def _is_launched(host: HostCode, kernel: SourceKernel, kernels: tuple[SourceKernel, ...]) -> bool:
@@ -49,7 +49,7 @@ def _is_launched(host: HostCode, kernel: SourceKernel, kernels: tuple[SourceKern
 
 
 def _value(side: Node, host: HostCode) -> str:
-    """Return the number behind a word that the host gives one value, else the word or the expression itself."""
+    """Return the number of a word if the host gives it only one value, else the word or expression itself."""
     name = " ".join(words(side))
-    values = {"".join(words(one)).strip("{}()") for one in host.values.get(name, ())}
+    values = {"".join(words(definition)).strip("{}()") for definition in host.values.get(name, ())}
     return values.pop() if len(values) == 1 and all(value.isdecimal() for value in values) else name

@@ -1,4 +1,4 @@
-"""Reads which variables in constant memory a source declares without a value, so that its host has to set them."""
+"""Find the constant-memory variables without initialiser in a source, which its host must set."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class DeclaredConstant:
     shape: tuple[str, ...]
 
 
-def declared_constants(text: str, kernel: SourceKernel, known: Collection[str]) -> tuple[DeclaredConstant, ...]:
-    """Return those that a kernel names, and those that no kernel names, since a function may.
+def declared_constants(text: str, kernel: SourceKernel, known_names: Collection[str]) -> tuple[DeclaredConstant, ...]:
+    """Return the variables that a kernel names, and those that no kernel names, since a function may use them.
 
     Args:
         text: The source.
         kernel: One of its kernels.
-        known: Names that the experiment has.
+        known_names: Names that the experiment has.
     """
     if "__constant__" not in text:
         return ()
-    aliases, others = type_aliases(text), [one.body for one in read_kernels(text) if one != kernel]
-    found, extent = [], extents_in(text, known)
+    aliases, other_bodies = type_aliases(text), [token.body for token in read_kernels(text) if token != kernel]
+    constants, extent = [], extents_in(text, known_names)
     for node in parse(text).find("declaration"):
         for declarator in declarators(node):
             variable = read_declared(node, declarator, aliases, decays=False)
             is_open = variable.name and declarator.type != "init_declarator" and "__constant__" in words(node)
-            if is_open and _is_for(variable.name, text, kernel, others):
+            if is_open and _is_for(variable.name, text, kernel, other_bodies):
                 sizes = [array.child_by_field_name("size") for array in arrays_in(declarator)]
-                found.append(DeclaredConstant(variable, tuple(extent(size) if size else "" for size in sizes)))
-    return tuple(found)
+                constants.append(DeclaredConstant(variable, tuple(extent(size) if size else "" for size in sizes)))
+    return tuple(constants)
 
 
-def _is_for(name: str, text: str, kernel: SourceKernel, others: Sequence[tuple[int, int]]) -> bool:
+def _is_for(name: str, text: str, kernel: SourceKernel, other_bodies: Sequence[tuple[int, int]]) -> bool:
     used = re.compile(rf"\b{re.escape(name)}\b")
-    return bool(used.search(text, *kernel.body)) or not any(used.search(text, *body) for body in others)
+    return bool(used.search(text, *kernel.body)) or not any(used.search(text, *body) for body in other_bodies)

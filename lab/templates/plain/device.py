@@ -1,4 +1,4 @@
-"""Leaves of a CUDA source what its device code can use, for a compiler that refuses the rest.
+"""Strip host code from a CUDA source, keeping line numbers.
 
 A file that was written for nvcc holds its host code beside its kernels: `main`, launches, timers, helpers on
 `std::vector`. NVRTC refuses all of these. By CUDA's rules, device code cannot use them: it cannot call a function
@@ -29,7 +29,7 @@ _NO_NAME = frozenset(
         *("noexcept", "explicit", "requires", "sizeof", "alignof", "__maxnreg__", "__block_size__", "static_assert"),
     }
 )
-"""Words whose parentheses hold no parameters."""
+"""Words followed by parentheses that hold no parameters."""
 
 _DEVICE_STD = frozenset(
     """
@@ -41,7 +41,7 @@ _DEVICE_STD = frozenset(
     byte bit_cast less greater make_unsigned_t make_signed_t void_t declval invoke_result_t remove_const_t
     """.split()  # noqa: SIM905 - words
 )
-"""Names of `std` that device code can use, as far as declarations outside of functions need them."""
+"""Names of `std` usable in device code, as far as declarations outside of functions need them."""
 
 _HOST_STD = frozenset(
     """
@@ -58,14 +58,14 @@ _HOST_ROOTS = frozenset(
     cudf cuvs
     """.split()  # noqa: SIM905 - words
 )
-"""Namespaces of libraries that serve the host, unless a text opens one of that name."""
+"""Namespaces of host libraries, unless a text opens one of that name."""
 _HOST_OF_THRUST = frozenset({"device_vector", "host_vector", "universal_vector", "device_ptr"})
 _NAMESPACES = frozenset({"std", "nvcuda", "cooperative_groups", "cub", "thrust", "cuda", "nv", "cute", "cutlass"})
 _VALUES = (TokenKind.NUMBER, TokenKind.STRING, TokenKind.CHAR)
 _KEPT_DIRECTIVE = re.compile(r"#\s*(?!pragma\b|warning\b|error\b)")
 _INCLUDE = re.compile(r"#\s*include\b")
 _DEPTH = 16
-"""Macros that stand for each other are followed so far."""
+"""Limit on the depth of nested macros."""
 
 
 class _Kind(Enum):
@@ -97,7 +97,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class _Borrowed:
-    """A using-declaration or another name for a type.
+    """A using-declaration or a type alias.
 
     Attributes:
         first: Position of its first token.
@@ -116,7 +116,7 @@ class _Borrowed:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What all texts of one source say together.
+    """Facts collected from all texts of one source.
 
     Attributes:
         macros: Macros and what they stand for.
@@ -133,55 +133,57 @@ class Knowledge:
     uses_std: bool
 
     def words(self, stream: Iterable[Token]) -> set[str]:
-        """Return the words of a declaration and those that its macros stand for."""
-        found: set[str] = set()
+        """Return the words of a declaration, with macros expanded."""
+        expanded: set[str] = set()
         pending = [(token.text, 0) for token in stream if token.kind is TokenKind.WORD]
         while pending:
             word, depth = pending.pop()
-            if word not in found:
-                found.add(word)
+            if word not in expanded:
+                expanded.add(word)
                 if depth < _DEPTH and word in self.macros:
                     pending += [(inner, depth + 1) for inner in re.findall(r"[^\W\d]\w*", self.macros[word])]
-        return found
+        return expanded
 
 
-def device_part(text: str, others: Iterable[str] = ()) -> str:
-    """Return a source without what only the host can use; lines keep their numbers.
+def device_part(text: str, companions: Iterable[str] = ()) -> str:
+    """Return a source without host code; line numbers are kept.
 
     Args:
         text: CUDA C++. A source without host code is returned as it is.
-        others: Texts that it is compiled with, whose macros and declarations count.
+        companions: Texts that it is compiled with, whose macros and declarations count.
     """
-    texts = [text, *others]
-    streams = [live_tokens(one) for one in texts]
+    texts = [text, *companions]
+    streams = [live_tokens(source) for source in texts]
     macros: dict[str, str] = {}  # of a macro with several values, all: each may be that of a branch that counts
-    for one in (one for each in texts for one in definitions(each)):
+    for one in (definition for source in texts for definition in definitions(source)):
         macros[one.name] = f"{macros.get(one.name, '')} {one.value}".strip()
-    known = Knowledge(
+    knowledge = Knowledge(
         macros=macros,
-        functions=frozenset(one.name for each in texts for one in definitions(each) if one.function_like),
+        functions=frozenset(
+            definition.name for each in texts for definition in definitions(each) if definition.function_like
+        ),
         annotated=frozenset(),
         namespaces=_known_namespaces(streams),
-        uses_std=any(re.search(r"\busing\s+namespace\s+std\s*;", one) for one in texts),
+        uses_std=any(re.search(r"\busing\s+namespace\s+std\s*;", definition) for definition in texts),
     )
-    annotated = {name for stream in streams for name in _Reader(stream, known).prototypes()}
-    known = replace(known, annotated=frozenset(annotated))
-    reader = _Reader(streams[0], known)
+    annotated = {name for stream in streams for name in _Reader(stream, knowledge).prototypes()}
+    knowledge = replace(knowledge, annotated=frozenset(annotated))
+    reader = _Reader(streams[0], knowledge)
     reader.read(0, len(reader.stream), in_class=False)
     if reader.borrowed:
-        reader.blanked += _unused(reader, [_read(stream, known) for stream in streams[1:]])
+        reader.blanked += _unused(reader, [_read(stream, knowledge) for stream in streams[1:]])
     reader.blanked += _lambda_annotations(reader.stream, reader.blanked)
     return _edited(text, reader)
 
 
 def holds_kernel(texts: Iterable[str]) -> bool:
-    """Return whether any of the texts may define a kernel; without one, what is wrong is for the compiler to say."""
-    return any("__global__" in one for one in texts)
+    """Return whether any text may define a kernel; without one, the compiler reports what is wrong."""
+    return any("__global__" in text for text in texts)
 
 
 def _known_namespaces(streams: Iterable[Sequence[Token]]) -> frozenset[str]:
-    """Return the namespaces that the texts open or CUDA has, and other names for these."""
-    known, aliases = set(_NAMESPACES), dict[str, str]()
+    """Return the namespaces opened by the texts or known from CUDA, and their aliases."""
+    namespaces, aliases = set(_NAMESPACES), dict[str, str]()
     for stream in streams:
         for at, (word, name) in enumerate(pairwise(stream)):
             is_used = at > 0 and stream[at - 1].text == "using"
@@ -191,54 +193,58 @@ def _known_namespaces(streams: Iterable[Sequence[Token]]) -> frozenset[str]:
             if behind_name[:1] == ["="]:
                 aliases[name.text] = behind_name[1] if len(behind_name) > 1 else ""
             else:
-                known.add(name.text)
-    while more := {name for name, meant in aliases.items() if meant in known} - known:
-        known |= more
-    return frozenset(known)
+                namespaces.add(name.text)
+    while added := {name for name, target in aliases.items() if target in namespaces} - namespaces:
+        namespaces |= added
+    return frozenset(namespaces)
 
 
-def _read(stream: Sequence[Token], known: Knowledge) -> _Reader:
-    reader = _Reader(stream, known)
+def _read(stream: Sequence[Token], knowledge: Knowledge) -> _Reader:
+    reader = _Reader(stream, knowledge)
     reader.read(0, len(stream), in_class=False)
     return reader
 
 
-def _unused(reader: _Reader, others: Sequence[_Reader]) -> list[tuple[int, int]]:
-    """Return where a text borrows names that are blanked, or that nothing else in the texts uses.
+def _unused(reader: _Reader, other_readers: Sequence[_Reader]) -> list[tuple[int, int]]:
+    """Return the token ranges of using-declarations whose names are stripped or otherwise unused.
 
     The latter come from headers that serve the host, such as `using torch::Tensor;`.
     """
-    texts = (reader, *others)
-    declared = set[str]().union(*(one.declared for one in texts))
-    gone = set[str]().union(*(one.gone for one in texts)) - declared
-    found = [one for one in reader.borrowed if not one.is_alias and one.name in gone]
-    pending = [one for one in reader.borrowed if one not in found and (one.is_foreign or one.name not in declared)]
-    used = set[str]().union(*(one.used(one.blanked) for one in others))
-    used |= reader.used([*reader.blanked, *((one.first, one.last) for one in (*found, *pending))])
-    while needed := [one for one in pending if one.name in used]:
-        pending = [one for one in pending if one not in needed]
-        used |= {token.text for one in needed for token in reader.stream[one.first : one.last]}
-    return [(one.first, one.last) for one in (*found, *pending)]
+    texts = (reader, *other_readers)
+    declared = set[str]().union(*(scanned.declared for scanned in texts))
+    blanked_names = set[str]().union(*(scanned.gone for scanned in texts)) - declared
+    hidden = [borrowed for borrowed in reader.borrowed if not borrowed.is_alias and borrowed.name in blanked_names]
+    pending = [
+        borrowed
+        for borrowed in reader.borrowed
+        if borrowed not in hidden and (borrowed.is_foreign or borrowed.name not in declared)
+    ]
+    used = set[str]().union(*(scanned.used(scanned.blanked) for scanned in other_readers))
+    used |= reader.used([*reader.blanked, *((borrowed.first, borrowed.last) for borrowed in (*hidden, *pending))])
+    while required := [borrowed for borrowed in pending if borrowed.name in used]:
+        pending = [borrowed for borrowed in pending if borrowed not in required]
+        used |= {token.text for borrowed in required for token in reader.stream[borrowed.first : borrowed.last]}
+    return [(borrowed.first, borrowed.last) for borrowed in (*hidden, *pending)]
 
 
 def _lambda_annotations(stream: Sequence[Token], blanked: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return where lambdas are annotated, outside of what is blanked already.
+    """Return the token ranges of lambda annotations outside of stripped code.
 
     nvcc asks for the annotation (`--extended-lambda`); where all code is device code, it is refused.
     """
-    found = []
+    ranges = []
     for at, token in enumerate(stream[:-1]):
         end = at + 1
         while end < len(stream) and stream[end].text in ("__device__", "__host__"):
             end += 1
         is_lambda = token.text == "]" and end > at + 1 and stream[at - 1].text != "]"  # [[…]] is an attribute
         if is_lambda and not any(first <= at < last for first, last in blanked):
-            found.append((at + 1, end))
-    return found
+            ranges.append((at + 1, end))
+    return ranges
 
 
 def _edited(text: str, reader: _Reader) -> str:
-    """Blank what was found, except for directives that others depend on, and annotate constant functions."""
+    """Blank the stripped code except for needed directives, and annotate constexpr functions."""
     pieces, position = list[str](), 0
     stream = reader.stream
     edits = [(stream[first].start, stream[last - 1].end, first, last) for first, last in reader.blanked]
@@ -264,7 +270,7 @@ def _blank(text: str) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Goes through the declarations of one text.
+    """A reader of the declarations in one text.
 
     Attributes:
         stream: Its tokens.
@@ -287,19 +293,19 @@ class _Reader:
     borrowed: list[_Borrowed] = field(default_factory=list)
 
     def used(self, blanked: Iterable[tuple[int, int]]) -> set[str]:
-        """Return the words of the text outside of some ranges of its tokens."""
+        """Return the words of the text outside of some token ranges."""
         hidden = {at for first, last in blanked for at in range(first, last)}
-        found: set[str] = set()
+        words: set[str] = set()
         for at, token in enumerate(self.stream):
             if token.kind is TokenKind.DIRECTIVE and not _INCLUDE.match(token.text):
-                found.update(re.findall(r"[^\W\d]\w*", token.text))
+                words.update(re.findall(r"[^\W\d]\w*", token.text))
             elif at not in hidden:
-                found.add(token.text)
-        return found
+                words.add(token.text)
+        return words
 
     def prototypes(self) -> set[str]:
-        """Return the functions that are declared for the device without a body."""
-        found: set[str] = set()
+        """Return the device functions declared without a body."""
+        names: set[str] = set()
         at = 0
         while at < len(self.stream):
             inner = self._scope(at)
@@ -311,12 +317,12 @@ class _Reader:
                 at = item.body + 1
                 continue
             if item.kind is _Kind.FUNCTION and item.body is None and self._words(item) & _DEVICE:
-                found.add(item.name)
+                names.add(item.name)
             at = max(item.end, at + 1)
-        return found
+        return names
 
     def read(self, at: int, end: int, *, in_class: bool) -> None:
-        """Judge the declarations between two positions."""
+        """Classify the declarations between two positions."""
         while at < end:
             token = self.stream[at]
             inner = self._scope(at)
@@ -335,7 +341,7 @@ class _Reader:
         return self.stream[at].text if at < len(self.stream) else ""
 
     def _scope(self, at: int) -> int | None:
-        """Return the position behind the opening of a namespace or an `extern "C"` block, or None."""
+        """Return the position after the opening of a namespace or an `extern "C"` block, or None."""
         if self._text(at) == "inline" and self._text(at + 1) == "namespace":
             at += 1
         if self._text(at) == "namespace":
@@ -347,7 +353,7 @@ class _Reader:
         return None
 
     def _macro(self, at: int) -> int | None:
-        """Return the position behind a macro with arguments that stands for whole declarations, or None."""
+        """Return the position after a function-like macro that expands to declarations, or None."""
         name = self._text(at)
         value = self.known.macros.get(name, "")
         if name not in self.known.functions or self._text(at + 1) != "(" or not re.search(r"[;{]", value):
@@ -373,7 +379,9 @@ class _Reader:
         elif item.head and item.head[0].text in ("typedef", "using", "namespace"):
             is_host = self._names_host(item.head) or self._uses_unknown_namespace(item.head)
             if is_host and item.head[0].text != "namespace":
-                self.hosts.add(item.head[1].text if "=" in [one.text for one in item.head] else _last_word(item.head))
+                self.hosts.add(
+                    item.head[1].text if "=" in [token.text for token in item.head] else _last_word(item.head)
+                )
         elif not in_class and not words & (_STAYS | _CONSTANT):
             is_host = not self._is_constant(item.head) or self._names_host(item.head)
         if is_host:
@@ -382,7 +390,7 @@ class _Reader:
         return last
 
     def _note(self, item: _Item, at: int, last: int, *, is_host: bool, in_class: bool) -> None:
-        """Note which names a declaration gives."""
+        """Record the names that a declaration introduces."""
         names = self.gone if is_host else self.declared
         texts = [token.text for token in item.head]
         if item.kind is _Kind.FUNCTION:
@@ -395,9 +403,9 @@ class _Reader:
             name = texts[1] if texts[0] == "using" and is_alias else _last_word(item.head)
             template = {token.text for token in self.stream[at : item.first]}
             roots = {
-                one
-                for before, one, mark in zip(["", *texts], texts, texts[1:], strict=False)
-                if mark == "::" and one[:1].isidentifier() and before != "::"
+                root
+                for before, root, mark in zip(["", *texts], texts, texts[1:], strict=False)
+                if mark == "::" and root[:1].isidentifier() and before != "::"
             } - template
             is_foreign = bool(roots - self.known.namespaces)
             if is_foreign if is_alias else not roots & _NAMESPACES:
@@ -437,7 +445,7 @@ class _Reader:
         return last
 
     def _has_host_member(self, at: int, end: int) -> bool:
-        """Return whether a class holds something that only the host has."""
+        """Return whether a class has a member of a host-only type."""
         while at < end:
             if self.stream[at].kind is TokenKind.DIRECTIVE or self._text(at) in (";", "}"):
                 at += 1
@@ -455,7 +463,7 @@ class _Reader:
         return self.known.words(item.head)
 
     def _names_host(self, head: Sequence[Token]) -> bool:
-        """Return whether a declaration names a type that only the host has."""
+        """Return whether a declaration names a host-only type."""
         texts = [token.text for token in head]
         for at, text in enumerate(texts):
             following = texts[at + 1 : at + 3]
@@ -489,7 +497,7 @@ class _Reader:
         return root not in self.known.namespaces
 
     def _is_constant(self, head: Sequence[Token]) -> bool:
-        """Return whether a variable is constant, so that device code may use its value."""
+        """Return whether a variable is constant, so that device code may use it."""
         texts = [token.text for token in head]
         declared = texts[: texts.index("=")] if "=" in texts else texts
         if "[" in texts[len(declared) :][:2]:  # a lambda belongs to the host without an annotation
@@ -529,7 +537,9 @@ class _Reader:
                 if token.text == "(":
                     self._note_parameters(at, state)
                 inner = behind(self.stream, at)
-                head += [one for one in self.stream[at:inner] if one.kind is not TokenKind.DIRECTIVE]
+                head += [
+                    inner_token for inner_token in self.stream[at:inner] if inner_token.kind is not TokenKind.DIRECTIVE
+                ]
                 at = inner
                 continue
             state.note(token)
@@ -544,7 +554,7 @@ class _Reader:
         return self.stream[before] if before >= 0 else None
 
     def _behind_template(self, at: int, end: int) -> int:
-        """Return the position behind all of `template <…>`."""
+        """Return the position after all `template <…>` heads."""
         while at < end and self._text(at) == "template" and self._text(at + 1) == "<":
             angles, at = 0, at + 1
             while at < end:
@@ -558,7 +568,7 @@ class _Reader:
         return at
 
     def _operator(self, at: int, end: int) -> int:
-        """Return the position of the parenthesis behind the name of an operator."""
+        """Return the position of the parenthesis after an operator's name."""
         if self._text(at) == "(" and self._text(at + 1) == ")":
             return at + 2
         while at < end and self._text(at) != "(":
@@ -569,18 +579,18 @@ class _Reader:
         before = self._before(at)
         if state.parameters or state.equals:
             return
-        named = before is not None and before.kind is TokenKind.WORD and before.text not in _NO_NAME
+        is_named = before is not None and before.kind is TokenKind.WORD and before.text not in _NO_NAME
         if at + 1 < len(self.stream) and self.stream[at + 1].kind in _VALUES:  # unsigned n(4);
             return
         is_operator = state.name == "operator"
-        if is_operator or (named and self._text(at + 1) not in ("*", "&")):
+        if is_operator or (is_named and self._text(at + 1) not in ("*", "&")):
             state.parameters = True
             state.name = state.name or (before.text if before else "")
 
 
 @dataclass(slots=True)
 class _State:
-    """What is known of a declaration while its tokens are read."""
+    """The state of a declaration while its tokens are read."""
 
     parameters: bool = False
     equals: bool = False
@@ -601,7 +611,7 @@ class _State:
             self.initialises = True
 
     def is_body(self, before: Token | None) -> bool:
-        """Return whether a brace opens a body, rather than an initialiser."""
+        """Return whether a brace opens a body and not an initialiser."""
         if self.equals:
             return False
         if self.parameters:
@@ -619,17 +629,17 @@ class _State:
 
 
 def _outside_parentheses(head: Sequence[Token]) -> list[Token]:
-    found, depth = list[Token](), 0
+    outside, depth = list[Token](), 0
     for token in head:
         depth -= token.text == ")"
         if depth <= 0:
-            found.append(token)
+            outside.append(token)
         depth += token.text == "("
-    return found
+    return outside
 
 
 def _is_foreign_annotation(word: str) -> bool:
-    """Return whether a word looks like a macro of a library that stands for `__device__`: `CUTLASS_HOST_DEVICE`."""
+    """Return whether a word looks like a library's macro for `__device__`, such as `CUTLASS_HOST_DEVICE`."""
     return word.isupper() and "DEVICE" in word and not word.startswith("__")
 
 

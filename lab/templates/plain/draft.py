@@ -1,4 +1,4 @@
-"""Drafts an experiment file from a plain CUDA source, for `lab new`.
+"""Draft of an experiment file from a plain CUDA source, for `lab new`.
 
 Types, names and order come from the kernel's head and are certain. Where host code in the source launches the kernel,
 arguments of its template, sizes, grid, block and shared memory are the launch's. Otherwise these are guesses from names
@@ -25,15 +25,15 @@ _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vect
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
 _THREADS = "[64, 128, 256, 512, 1024]"
 _BLOCK = "threads"
-"""The parameter that a block has where neither the kernel nor the host fixes its threads."""
+"""Name of the block-size parameter if neither kernel nor host fixes the threads."""
 _MOST_SWEPT = 3
-"""Parameters of a template with defaults of which other values are tried. Sides of many tiles only fit together."""
+"""Most template parameters with defaults for which other values are tried; tile sides depend on each other."""
 _TODO = "# TODO: "
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of the file: a key or an entry with its value, and what the user must check, if anything."""
+    """A line of the file: a key or entry with its value, and a note if the user must check it."""
 
     text: str
     check: str = ""
@@ -44,7 +44,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the guesses are made from."""
+    """The facts on which the guesses are based."""
 
     kernel: SourceKernel
     body: str
@@ -75,7 +75,7 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
         _kernel_line(facts),
         *_problem(facts),
         _Line("arguments:"),
-        *(line for place, one in enumerate(kernel.parameters) for line in _arguments(one, place, facts)),
+        *(line for place, parameter in enumerate(kernel.parameters) for line in _arguments(parameter, place, facts)),
         *_constants(text, facts),
         *_parameters(facts),
         *_geometry(facts),
@@ -87,41 +87,52 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
 def _facts(text: str, kernel: SourceKernel) -> _Facts:
     body = text[slice(*kernel.body)]
     macros = expected_macros(text)
-    types = [one.name for one in kernel.template or () if _is_type(one)]
-    in_types = {word for one in kernel.parameters for word in re.findall(r"\w+", one.c_type)}
-    kinds = {one.name: "bool" for one in macros if _is_flag(one.name, text)}
+    types = [template_parameter.name for template_parameter in kernel.template or () if _is_type(template_parameter)]
+    in_types = {word for parameter in kernel.parameters for word in re.findall(r"\w+", parameter.c_type)}
+    kinds = {macro.name: "bool" for macro in macros if _is_flag(macro.name, text)}
     parameters = {
-        one.name: _values(one, is_type=one.name in in_types, kind=kinds.get(one.name, "int")) for one in macros
+        macro.name: _values(macro, is_type=macro.name in in_types, kind=kinds.get(macro.name, "int"))
+        for macro in macros
     }
-    defaults = [one for one in kernel.template or () if one.default and one.name not in types]
-    for one in kernel.template or ():
-        if one.name and one.name not in types and "..." not in one.kind:
-            parameters[one.name] = _template_values(one, keep=len(defaults) > _MOST_SWEPT)
+    defaults = [
+        template_parameter
+        for template_parameter in kernel.template or ()
+        if template_parameter.default and template_parameter.name not in types
+    ]
+    for template_parameter in kernel.template or ():
+        if template_parameter.name and template_parameter.name not in types and "..." not in template_parameter.kind:
+            parameters[template_parameter.name] = _template_values(template_parameter, keep=len(defaults) > _MOST_SWEPT)
     structures = read_structures(text)
     members, paths = _all_members(structures, kernel)
     elements = {one.name: found for one in kernel.parameters if (found := elements_of(one, structures))}
-    values = [one for one in (*kernel.parameters, *chain(*members.values())) if not one.is_pointer]
-    integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
-    other = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
-    sizes = [name for name in integers if not re.search(other, name, re.IGNORECASE)]
+    values = [candidate for candidate in (*kernel.parameters, *chain(*members.values())) if not candidate.is_pointer]
+    integers = [value.name for value in values if value.dtype in _INTEGERS and value.name and value.lanes == 1]
+    excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
+    sizes = [name for name in integers if not re.search(excluded, name, re.IGNORECASE)]
     launch = read_launch(text, kernel, {*sizes, *parameters})
-    given = dict(zip((one.name for one in kernel.template or ()), launch.template, strict=False))
+    host_arguments = dict(
+        zip((template_parameter.name for template_parameter in kernel.template or ()), launch.template, strict=False)
+    )
     sides = _block_names(parameters, kernel)
-    if launch.block not in ((), tuple(sides), tuple(given.get(one, one) for one in sides)):
+    if launch.block not in ((), tuple(sides), tuple(host_arguments.get(side, side) for side in sides)):
         sides = []
     if not sides and "blockDim" in body and _is_any_block(launch, kernel, body):
         parameters[_BLOCK] = _THREADS
         sides = [_BLOCK]
     if sides and launch.block not in ((), tuple(sides)):
         launch = _swept(launch, sides)
-    flags = {one.name for one in kernel.template or () if re.search(r"\bbool\b", one.kind)}
-    for name in parameters.keys() & given.keys() - flags - set(sides):
-        parameters[name] = f"[{given[name]}]" if given[name].isdecimal() else parameters[name]
+    flags = {
+        template_parameter.name
+        for template_parameter in kernel.template or ()
+        if re.search(r"\bbool\b", template_parameter.kind)
+    }
+    for name in parameters.keys() & host_arguments.keys() - flags - set(sides):
+        parameters[name] = f"[{host_arguments[name]}]" if host_arguments[name].isdecimal() else parameters[name]
     return _Facts(
         kernel,
         body,
         macros,
-        {name: given.get(name) or "float" for name in types},
+        {name: host_arguments.get(name) or "float" for name in types},
         parameters,
         tuple(sizes) or ("n",),
         members,
@@ -134,7 +145,7 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
 
 
 def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
-    """Return whether blocks may have other threads than the host's: only the number of blocks follows from them."""
+    """Return whether the block size may differ from the host's: only the number of blocks depends on it."""
     if not launch.block:
         return True
     if len(launch.block) > 1 or not launch.block[0].isdigit() or launch.shared_bytes.isdigit():
@@ -147,7 +158,7 @@ def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
 
 
 def _swept(launch: HostLaunch, sides: Sequence[str]) -> HostLaunch:
-    """Return a launch with parameters for the numbers of the host that are the sides of its block.
+    """Return a launch with parameters in place of the host's numbers for the block's sides.
 
     A number of blocks without sizes stays as it is. Dynamic shared memory is left out, as it may depend on the block.
     """
@@ -156,7 +167,7 @@ def _swept(launch: HostLaunch, sides: Sequence[str]) -> HostLaunch:
     for at, side in enumerate(launch.grid):
         names = dict([*pairs, *pairs[at : at + 1]])  # of sides with one number, that of the same axis
         parts = re.split(r"(?<![\w.])(\d+)(?!\w)", side)
-        grid.append("".join(names.get(part, part) for part in parts))
+        grid.append("".join(names.get(word, word) for word in parts))
     return replace(
         launch,
         grid=launch.grid if all(side.isdigit() for side in launch.grid) else tuple(grid),
@@ -167,22 +178,24 @@ def _swept(launch: HostLaunch, sides: Sequence[str]) -> HostLaunch:
 def _all_members(
     structures: Mapping[str, tuple[SourceParameter, ...]], kernel: SourceKernel
 ) -> tuple[dict[str, tuple[SourceParameter, ...]], dict[str, str]]:
-    """Return the members of each parameter that is a structure, and how the body calls them.
+    """Return the members of each structure parameter, and their paths in the body.
 
     A name that is taken gets the structure's in front.
     """
-    taken = {one.name for one in kernel.parameters}
-    found: dict[str, tuple[SourceParameter, ...]] = {}
+    used_names = {parameter.name for parameter in kernel.parameters}
+    members: dict[str, tuple[SourceParameter, ...]] = {}
     paths: dict[str, str] = {}
     for parameter in kernel.parameters:
         parts = parts_of(parameter, structures)
-        is_taken = parameter.lanes > 1 or any(one.name in taken for one in parts)
-        named = [f"{parameter.name}_{one.name}" if is_taken else one.name for one in parts]
-        taken |= set(named)
-        paths |= {name: f"{parameter.name}.{one.name}" for name, one in zip(named, parts, strict=True)}
+        is_taken = parameter.lanes > 1 or any(member.name in used_names for member in parts)
+        names = [f"{parameter.name}_{member.name}" if is_taken else member.name for member in parts]
+        used_names |= set(names)
+        paths |= {name: f"{parameter.name}.{member.name}" for name, member in zip(names, parts, strict=True)}
         if parts:
-            found[parameter.name] = tuple(replace(one, name=name) for one, name in zip(parts, named, strict=True))
-    return found, paths
+            members[parameter.name] = tuple(
+                replace(member, name=name) for member, name in zip(parts, names, strict=True)
+            )
+    return members, paths
 
 
 def _is_type(parameter: TemplateParameter) -> bool:
@@ -190,18 +203,18 @@ def _is_type(parameter: TemplateParameter) -> bool:
 
 
 def _is_flag(name: str, text: str) -> bool:
-    """Return whether a source only asks whether a macro is 0: `NAME ? a : b`, `if (NAME)`, `#if NAME`."""
+    """Return whether a source only tests a macro against 0: `NAME ? a : b`, `if (NAME)`, `#if NAME`."""
     uses = re.findall(rf"(?<!\w){name}(?!\w)", text)
-    asked = re.findall(
+    tests = re.findall(
         rf"(?<!\w){name}\s*\?|\bif\s+(?:constexpr\s*)?\(\s*!?\s*{name}\s*\)|^[ \t]*#\s*(?:el)?if\s+!?\s*{name}[ \t]*$",
         text,
         re.MULTILINE,
     )
-    return bool(uses) and len(uses) == len(asked)
+    return bool(uses) and len(uses) == len(tests)
 
 
 def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
-    """Return values to begin with, from the name and the default of a parameter."""
+    """Return initial values from a parameter's name and default."""
     name = macro.name.lower()
     if is_type:
         return "[float, double]"
@@ -220,7 +233,7 @@ def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
 
 
 def _template_values(parameter: TemplateParameter, *, keep: bool) -> str:
-    """Return values to begin with; to keep a default is to try nothing else, but for a flag."""
+    """Return initial values of a template parameter; with `keep`, only its default, except for a flag."""
     kind = re.sub(r"\bconst(?:expr)?\b", "", parameter.kind).strip()
     if keep and kind != "bool" and re.fullmatch(r"-?\d+", parameter.default or ""):
         return f"[{parameter.default}]"
@@ -231,21 +244,23 @@ def _kernel_line(facts: _Facts) -> _Line:
     kernel = facts.kernel
     if kernel.template is None:
         return _Line(f"kernel: {_quoted(kernel.qualified_name)}")
-    given = [one for one in kernel.template if one.name and "..." not in one.kind]
-    written = [facts.types.get(one.name, f"{{{one.name}}}") for one in given]
-    guessed = [name for name, given in facts.types.items() if given not in facts.launch.template]
+    named_parameters = [parameter for parameter in kernel.template if parameter.name and "..." not in parameter.kind]
+    arguments = [facts.types.get(parameter.name, f"{{{parameter.name}}}") for parameter in named_parameters]
+    guessed = [name for name, stand_in in facts.types.items() if stand_in not in facts.launch.template]
     check = f"the type that stands for {' and '.join(guessed)}" if guessed else ""
-    return _Line(f'kernel: "{kernel.qualified_name}<{", ".join(written)}>"', check)
+    return _Line(f'kernel: "{kernel.qualified_name}<{", ".join(arguments)}>"', check)
 
 
 def _problem(facts: _Facts) -> list[_Line]:
     is_side = len(facts.sizes) > 1 or len(facts.launch.grid) > 1  # one size may be that of a square matrix
     large, small = (_SIDE, _SIDE_EMULATED) if is_side else (_LARGE, _LARGE_EMULATED)
-    given = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
-    problem = {name: given.get(name, large) for name in facts.sizes}
+    known_sizes = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
+    problem = {name: known_sizes.get(name, large) for name in facts.sizes}
     emulated = {name: value if int(value) < int(small) else small for name, value in problem.items()}
     return [
-        _Line(f"problem: {_mapping(problem)}", "" if len(given) == len(problem) else "the sizes that you care about"),
+        _Line(
+            f"problem: {_mapping(problem)}", "" if len(known_sizes) == len(problem) else "the sizes that you care about"
+        ),
         _Line(f"emulate: {_mapping(emulated)}", "small enough to execute on the CPU"),
     ]
 
@@ -255,11 +270,11 @@ def _mapping(values: Mapping[str, str]) -> str:
 
 
 def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_Line]:
-    """Return the line of an argument; of a structure, those of its members, too."""
+    """Return the lines of an argument, including members of a structure."""
     members = facts.members.get(parameter.name, ())
     if not members:
         return [_argument(parameter, place, facts)]
-    lines = [_argument(one, place, facts) for one in members]
+    lines = [_argument(member, place, facts) for member in members]
     return [_Line(f"  {parameter.name}:"), *(replace(line, text=f"  {line.text}") for line in lines)]
 
 
@@ -287,30 +302,30 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
 
 
 def _constants(text: str, facts: _Facts) -> list[_Line]:
-    """Return what the host has to put into constant memory."""
-    found = declared_constants(text, facts.kernel, {*facts.sizes, *facts.parameters})
-    lines = [_Line("constants:")] if found else []
-    for one in found:
-        dtype, check = _dtype(one.variable, facts)
-        shape = ", ".join(side or "1" for side in one.shape)
-        checks = [check, "" if all(one.shape) else "its shape", "what it holds"]
-        value = f"{dtype}[{shape}]" if one.shape else f"{dtype} = 1"
-        lines.append(_Line(f'  {one.variable.name}: "{value}"', "; ".join(filter(None, checks))))
+    """Return the lines of the constant memory that the host must set."""
+    constants = declared_constants(text, facts.kernel, {*facts.sizes, *facts.parameters})
+    lines = [_Line("constants:")] if constants else []
+    for constant in constants:
+        dtype, check = _dtype(constant.variable, facts)
+        shape = ", ".join(side or "1" for side in constant.shape)
+        checks = [check, "" if all(constant.shape) else "its shape", "what it holds"]
+        value = f"{dtype}[{shape}]" if constant.shape else f"{dtype} = 1"
+        lines.append(_Line(f'  {constant.variable.name}: "{value}"', "; ".join(filter(None, checks))))
     return lines
 
 
 def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
-    """Return the element type, and what to check about it."""
+    """Return the element type, and a note on what to check."""
     if parameter.dtype is not None:
         return parameter.dtype, ""
     words = re.findall(r"\w+", parameter.c_type)
-    kinds = {one.dtype for one in facts.elements.get(parameter.name, ())}
+    kinds = {member.dtype for member in facts.elements.get(parameter.name, ())}
     if len(kinds) == 1 and (kind := kinds.pop()):
         return kind, f"the members of {parameter.c_type}"
-    for given in (facts.types[word] for word in words if word in facts.types):
-        known = element_type(given) if given in facts.launch.template else None
-        if known is not None and known.lanes == 1:
-            return known.dtype, ""
+    for type_name in (facts.types[word] for word in words if word in facts.types):
+        element = element_type(type_name) if type_name in facts.launch.template else None
+        if element is not None and element.lanes == 1:
+            return element.dtype, ""
         return "float32", f"the element type of {parameter.c_type}, as in the kernel's name"
     if any(facts.parameters.get(word) == "[float, double]" for word in words):
         return "float32", f"the element type of {parameter.c_type}; it must be the same in all variants"
@@ -318,10 +333,10 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
 
 
 def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
-    """Return the shape in C order, and whether it is more than a guess."""
+    """Return the shape in C order, and whether it is certain."""
     sizes = facts.sizes
     inner = facts.elements.get(parameter.name, ())
-    alike = len({one.dtype for one in inner}) == 1
+    alike = len({member.dtype for member in inner}) == 1
     lanes = [str(parameter.lanes)] if parameter.lanes > 1 else [str(len(inner))] if alike and len(inner) > 1 else []
     by_letter = {name.lower(): name for name in sizes}
     if len(sizes) == len("mnk") and not {"m", "n", "k"} <= set(by_letter):  # m_ld, M_GLOBAL
@@ -329,8 +344,8 @@ def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
     if {"m", "n", "k"} <= set(by_letter):
         m, n, k = (by_letter[letter] for letter in "mnk")
         matrices = {"a": [m, k], "b": [k, n], "c": [m, n], "d": [m, n]}
-        if found := matrices.get(parameter.name.lower()[:1]):
-            return ", ".join([*found, *lanes]), False
+        if extents := matrices.get(parameter.name.lower()[:1]):
+            return ", ".join([*extents, *lanes]), False
     if len(sizes) == 1:
         is_sure = (
             bool(re.search(rf"\b{re.escape(parameter.name)}\s*\[\s*\w+\s*\]", facts.body)) if parameter.name else False
@@ -346,21 +361,21 @@ def _direction(parameter: SourceParameter, facts: _Facts) -> str:
     name = _called(parameter, facts)
     if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b|{name}\s*\[[^;]*?\]\s*(?:[-+*/|&^]|<<|>>)=[^=]", facts.body):
         return "inout "
-    given = (*facts.kernel.parameters, *chain(*facts.members.values()))
-    others = [one for one in given if one.is_pointer and not one.is_const]
-    if not _is_assigned(parameter, facts) and any(_is_assigned(other, facts) for other in others):
+    candidates = (*facts.kernel.parameters, *chain(*facts.members.values()))
+    writable = [candidate for candidate in candidates if candidate.is_pointer and not candidate.is_const]
+    if not _is_assigned(parameter, facts) and any(_is_assigned(candidate, facts) for candidate in writable):
         return ""  # a pointer that merely lacks `const`
     return "inout " if _is_assigned(parameter, facts) and _is_read(parameter, facts) else "out "
 
 
 def _called(parameter: SourceParameter, facts: _Facts) -> str:
-    """Return a pattern of how the body calls an array: by its name, or as a member of its structure."""
+    """Return a pattern of an array's uses in the body, by its name or as a structure member."""
     path = facts.paths.get(parameter.name, parameter.name)
     return r"(?<![\w.])" + re.escape(path).replace(r"\.", r"\s*\.\s*") if path else r"(?!)"
 
 
 def _is_assigned(parameter: SourceParameter, facts: _Facts) -> bool:
-    """Return whether the body assigns to elements of an array, or passes it to something that stores."""
+    """Return whether the body assigns to an array's elements, or passes it to a storing function."""
     word = _called(parameter, facts)
     element = rf"{word}\s*\[[^;]*?\]\s*\)*\s*(?:\.\w+\s*)?=[^=]"
     pointer = r"(?:reinterpret_cast\s*<[^;=]*?\*\s*>|\([^();=]*\*\s*\))"
@@ -369,16 +384,16 @@ def _is_assigned(parameter: SourceParameter, facts: _Facts) -> bool:
 
 
 def _is_read(parameter: SourceParameter, facts: _Facts) -> bool:
-    """Return whether the body uses an element of an array other than as the target of an assignment."""
-    for found in re.finditer(rf"(&?)\s*{_called(parameter, facts)}\s*\[", facts.body):
-        depth, end = 1, found.end()
+    """Return whether the body reads an array's element."""
+    for match in re.finditer(rf"(&?)\s*{_called(parameter, facts)}\s*\[", facts.body):
+        depth, end = 1, match.end()
         while depth and end < len(facts.body):
             depth += {"[": 1, "]": -1}.get(facts.body[end], 0)
             end += 1
         is_target = re.match(
             r"\s*\)*\s*(?:\.\w+\s*|\[[^\]]*\]\s*)*(?:=[^=]|(?:[-+*/|&^]|<<|>>)=[^=])", facts.body[end:]
         )
-        if not found[1] and not is_target:
+        if not match[1] and not is_target:
             return True
     return False
 
@@ -394,7 +409,7 @@ def _parameters(facts: _Facts) -> list[_Line]:
 
 
 def _block_names(parameters: Mapping[str, str], kernel: SourceKernel) -> list[str]:
-    """Return the parameters that are the sides of a block, x first."""
+    """Return the parameters for the sides of a block, x first."""
     for stem in (r"block_?(size|dim)?", r"threads?(_per_block)?", r"tile_?(size|dim)?"):
         sides = [
             next((name for name in parameters if re.fullmatch(rf"{stem}_?{axis}", name, re.IGNORECASE)), None)
@@ -423,8 +438,8 @@ def _geometry(facts: _Facts) -> list[_Line]:
         _Line(f"block: {_listed(sides)}", "" if facts.sides or launch.block else "threads in a block"),
     ]
     if facts.cluster:
-        named = {*facts.parameters, *facts.sizes}
-        foreign = [word for side in facts.cluster for word in re.findall(r"[A-Za-z_]\w*", side) if word not in named]
+        names = {*facts.parameters, *facts.sizes}
+        foreign = [word for side in facts.cluster for word in re.findall(r"[A-Za-z_]\w*", side) if word not in names]
         side = facts.cluster[0] if len(facts.cluster) == 1 else f"[{', '.join(facts.cluster)}]"
         lines.append(_Line(f"cluster: {side}", f"a value for the host's {', '.join(foreign)}" if foreign else ""))
     if re.search(r"extern\s+__shared__", facts.body):
@@ -443,18 +458,18 @@ def _guessed_grid(facts: _Facts, sides: Sequence[str]) -> Sequence[str]:
 
 
 def _listed(sides: Sequence[str]) -> str:
-    """Return one side as it is, and several as a YAML list; a comma would end one that is not in quotes."""
+    """Return a single side unchanged, and several as a YAML list, quoted against commas."""
     quoted = [side if re.fullmatch(r"\w+", side) else f'"{side}"' for side in sides]
     return sides[0] if len(sides) == 1 else f"[{', '.join(quoted)}]"
 
 
 def _names_size(facts: _Facts) -> bool:
-    """Return whether the host's grid names a size; one that names parameters alone is for the host's sizes only."""
+    """Return whether the host's grid names a size; a grid of parameters alone fits only the host's sizes."""
     return any(word in facts.sizes for side in facts.launch.grid for word in re.findall(r"[A-Za-z_]\w*", side))
 
 
 def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) -> list[str]:
-    """Return how many blocks cover sizes in each dimension, in whole clusters."""
+    """Return the number of blocks that cover the sizes in each dimension, in whole clusters."""
     counts = []
     for at, (size, side) in enumerate(zip(sizes, sides, strict=False)):
         blocks = cluster[at] if at < len(cluster) else "1"
@@ -465,8 +480,8 @@ def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) 
 
 
 def _reference(facts: _Facts) -> list[_Line]:
-    given = (*facts.kernel.parameters, *chain(*facts.members.values()))
-    outputs = [one.name for one in given if one.is_pointer and _direction(one, facts)]
+    candidates = (*facts.kernel.parameters, *chain(*facts.members.values()))
+    outputs = [candidate.name for candidate in candidates if candidate.is_pointer and _direction(candidate, facts)]
     name = outputs[0] if outputs else "output"
     return [
         _Line(f"{_TODO}what is right: a NumPy expression over the arguments; without it, the first variant's result"),
@@ -475,6 +490,6 @@ def _reference(facts: _Facts) -> list[_Line]:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as a YAML text, in quotes where YAML would read it otherwise."""
+    """Return a word as YAML text, quoted if YAML would parse it otherwise."""
     plain = re.fullmatch(r"[A-Za-z_][\w./]*(?:::\w+)*", word) and word.lower() not in ("true", "false", "null")
     return word if plain else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

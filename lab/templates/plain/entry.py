@@ -1,4 +1,4 @@
-"""Which kernel of a source an experiment means, and the C++ expression that names it in one variant."""
+"""Selection of an experiment's kernel in a source, and its C++ expression for one variant."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _PLACE = re.compile(r"\{\s*([A-Za-z_]\w*)\s*\}")
 
 def choose(
     kernels: Sequence[SourceKernel],
-    wanted: str | None,
+    requested: str | None,
     *,
     at: Location | None = None,
     key: str = "kernel",
     source: str | None = None,
 ) -> tuple[SourceKernel, ...]:
-    """Return the kernels of a source that an experiment may mean: one, or overloads of one name.
+    """Return the candidate kernels of an experiment: one, or overloads of one name.
 
     Args:
         kernels: The source's kernels.
-        wanted: What the experiment says: `add`, `ns::add<float, {block}>`; None where it says nothing.
+        requested: What the experiment says: `add`, `ns::add<float, {block}>`; None where it says nothing.
         at: Where it says so.
         key: The key under which it does.
         source: The source's name, where `at` is in another file.
@@ -36,7 +36,7 @@ def choose(
         UserError: There is no such kernel, or it must be named.
     """
     names = list(dict.fromkeys(kernel.qualified_name for kernel in kernels))
-    if wanted is None:
+    if requested is None:
         if len(names) != 1:
             raise UserError(
                 "the source has several kernels; name one" if names else "no kernel was found in the source",
@@ -48,25 +48,25 @@ def choose(
                 or "a function declared __global__; where a macro or an included file writes it, its name",
             )
         return tuple(kernels)
-    base = re.sub(r"\s", "", wanted.partition("<")[0]).removeprefix("::")
-    found = tuple(kernel for kernel in kernels if base == kernel.qualified_name)
-    if not found and kernels:
+    base = re.sub(r"\s", "", requested.partition("<")[0]).removeprefix("::")
+    matching = tuple(kernel for kernel in kernels if base == kernel.qualified_name)
+    if not matching and kernels:
         last = [name for name in names if name.rpartition("::")[2] == base.rpartition("::")[2]]
         raise UserError(
             "the source has no such kernel",
             code="unknown-name",
             at=at,
             key=key,
-            found=wanted,
+            found=requested,
             accepted=", ".join(dict.fromkeys(kernel.title for kernel in kernels)),
             suggestion=f"did you mean {last[0]!r}?" if last else did_you_mean(base, names),
         )
-    return found
+    return matching
 
 
 def expression(
     kernel: SourceKernel | None,
-    wanted: str | None,
+    requested: str | None,
     parameters: Mapping[str, Scalar],
     *,
     at: Location | None = None,
@@ -79,7 +79,7 @@ def expression(
 
     Args:
         kernel: The kernel, or None where the source's reader did not find it.
-        wanted: What the experiment says; None where it says nothing.
+        requested: What the experiment says; None where it says nothing.
         parameters: The variant's parameters.
         at: Where the experiment names the kernel.
         key: The key under which it does.
@@ -101,8 +101,8 @@ def expression(
             )
         return _written(parameters[match[1]])
 
-    if wanted is not None and ("<" in wanted or kernel is None or kernel.template is None):
-        return _PLACE.sub(value, wanted)
+    if requested is not None and ("<" in requested or kernel is None or kernel.template is None):
+        return _PLACE.sub(value, requested)
     if kernel is None:
         raise UserError("no kernel was found in the source; name it", code="nothing-left", at=at, key=key)
     if kernel.template is None:
@@ -111,32 +111,32 @@ def expression(
 
 
 def _arguments(kernel: SourceKernel, parameters: Mapping[str, Scalar], at: Location | None, key: str) -> list[str]:
-    given: list[str] = []
-    for one in kernel.template or ():
-        if one.name in parameters:
-            given.append(_written(parameters[one.name]))
-        elif one.default is not None or "..." in one.kind:
+    arguments: list[str] = []
+    for parameter in kernel.template or ():
+        if parameter.name in parameters:
+            arguments.append(_written(parameters[parameter.name]))
+        elif parameter.default is not None or "..." in parameter.kind:
             break  # what follows has defaults, too
         else:
             raise UserError(
-                f"the kernel is a template, and nothing says what stands for {one.name or one.kind}",
+                f"the kernel is a template, and nothing says what stands for {parameter.name or parameter.kind}",
                 code="missing-key",
                 at=at,
                 key=key,
                 found=kernel.title,
                 accepted=f"{kernel.qualified_name}<float, {{block_size}}>, for example, or parameters of these names",
             )
-    left = [one.name for one in (kernel.template or ())[len(given) :] if one.name in parameters]
-    if left:
+    unset = [parameter.name for parameter in (kernel.template or ())[len(arguments) :] if parameter.name in parameters]
+    if unset:
         raise UserError(
-            f"the template's argument {left[0]} follows one that no parameter sets",
+            f"the template's argument {unset[0]} follows one that no parameter sets",
             code="missing-key",
             at=at,
             key=key,
             found=kernel.title,
             accepted=f"all arguments: {kernel.qualified_name}<…>",
         )
-    return given
+    return arguments
 
 
 def _written(value: Scalar) -> str:

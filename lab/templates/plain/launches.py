@@ -1,4 +1,4 @@
-"""Reads from the host code of a source how it launches a kernel: `add<float, 4><<<grid, block, bytes>>>(…)`.
+"""Parser of kernel launches in host code: `add<float, 4><<<grid, block, bytes>>>(…)`.
 
 Host code has names of its own: `main` computes `blocks` from `count`, which the kernel knows as `n`. A name that is
 passed for a parameter of the kernel stands for that parameter, and any other for what the host gives it once. What
@@ -35,7 +35,7 @@ from lab.isa.cuda.types import TYPE_NAMES, element_type
 
 _SIDES = "xyz"
 _MOST_STEPS = 100
-"""Names that one expression is followed through."""
+"""Most names to follow in one expression."""
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F']+|\d[\d']*)[uUlLzZ]*")
 _FRACTION = re.compile(r"(-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?)[fF]?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -47,7 +47,7 @@ _ROUNDED = re.compile(r"\((?P<all>.+) \+ (?:(?P<less>\d+)|\(?(?P<side>.+) - 1\)?
 
 @dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """A launch, in the expressions of experiment files over the kernel's parameters.
+    """A launch, in experiment-file expressions over the kernel's parameters.
 
     Attributes:
         template: Arguments of the kernel's template, with numbers for constants; one that is unknown is empty.
@@ -69,7 +69,7 @@ class HostLaunch:
 
 
 class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an error
-    """An expression has a part that only the running host knows."""
+    """Raised for an expression with a part known only at run time of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +153,13 @@ def _outside(nodes: Sequence[Node], bodies: Sequence[tuple[int, int]]) -> list[N
     return [one for one in nodes if not any(low <= span(one)[0] < high for low, high in bodies)]
 
 
-def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> HostLaunch:
-    """Read the first launch of a kernel by `<<<…>>>`; nothing is known where the source has none.
+def read_launch(text: str, kernel: SourceKernel, known_names: Collection[str]) -> HostLaunch:
+    """Read the first `<<<…>>>` launch of a kernel; return an empty one if there is none.
 
     Args:
         text: The source.
         kernel: One of its kernels.
-        known: Names that the experiment has: sizes and parameters.
+        known_names: Names that the experiment has: sizes and parameters.
     """
     host = host_code(text)
     for call in host.find("kernel_call_syntax"):
@@ -167,17 +167,25 @@ def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> Host
         name = declared_name(launch.child_by_field_name("function")) if launch else None
         if launch is None or name is None or written(name) != kernel.name:
             continue
-        template = [one for listed in find(launch.children[0], "template_argument_list")[:1] for one in _items(listed)]
+        template = [
+            parameter
+            for listed in find(launch.children[0], "template_argument_list")[:1]
+            for parameter in _items(listed)
+        ]
         arguments = launch.child_by_field_name("arguments")
         passed = list(zip(kernel.parameters, _items(arguments) if arguments else (), strict=False))
-        sizes = [(word, one.name) for one, part in passed if one.name in known and (word := _variable(part))]
-        named = [
-            (word, one.name)
-            for part, one in zip(template, kernel.template or (), strict=False)
-            if one.name in known and (word := _variable(part))
+        sizes = [
+            (word, parameter.name)
+            for parameter, argument in passed
+            if parameter.name in known_names and (word := _variable(argument))
         ]
-        called = dict(reversed([*sizes, *named]))  # of two parameters, a variable stands for the first
-        names = {name: name for name in known if name not in called.values()} | called
+        template_sizes = [
+            (word, parameter.name)
+            for argument, parameter in zip(template, kernel.template or (), strict=False)
+            if parameter.name in known_names and (word := _variable(argument))
+        ]
+        called = dict(reversed([*sizes, *template_sizes]))  # of two parameters, a variable stands for the first
+        names = {name: name for name in known_names if name not in called.values()} | called
         reader, numbers = _Reader(host, names), _Reader(host, {})
         grid, block, shared, *_ = (*_items(call), None, None, None)
         return HostLaunch(
@@ -186,20 +194,20 @@ def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> Host
             reader.sides(block, is_fixed=True) if block else (),
             bytes_ if shared and (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
             _joined(shared) if shared else "",
-            {one.name: value for one, part in passed if not one.is_pointer and (value := numbers.number(part))},
+            {one.name: value for one, argument in passed if not one.is_pointer and (value := numbers.number(argument))},
             len({word for word, _ in sizes}) < len(sizes),
         )
     return HostLaunch()
 
 
-def extents_in(text: str, known: Collection[str]) -> Callable[[Node], str]:
-    """Return what turns the extent of an array of a source into that of an experiment file; empty where it is unknown.
+def extents_in(text: str, known_names: Collection[str]) -> Callable[[Node], str]:
+    """Return a function that translates an array extent to experiment-file syntax; it returns "" for unknown ones.
 
     Args:
         text: The source.
-        known: Names that the experiment has.
+        known_names: Names that the experiment has.
     """
-    return _Reader(host_code(text), {name: name for name in known}).extent
+    return _Reader(host_code(text), {name: name for name in known_names}).extent
 
 
 def _items(listed: Node) -> list[Node]:
@@ -210,25 +218,25 @@ def _items(listed: Node) -> list[Node]:
     return nodes
 
 
-def _variable(part: Node) -> str:
-    """Return the variable that an argument is, such as `rows` of `(int)rows`; empty where it is none."""
-    while part.type not in ("identifier", "type_identifier"):
-        inner = _behind_cast(part)
+def _variable(expression: Node) -> str:
+    """Return the variable passed as an argument, such as `rows` for `(int)rows`; empty if it is not a variable."""
+    while expression.type not in ("identifier", "type_identifier"):
+        inner = _behind_cast(expression)
         if inner is None:
             return ""
-        part = inner
-    return written(part)
+        expression = inner
+    return written(expression)
 
 
 def _behind_cast(node: Node) -> Node | None:
-    """Return what stands behind `(int)`, in `unsigned(…)`, `static_cast<int>(…)`, `(…)` or behind `ns::`."""
+    """Return the position after a cast (`(int)`, `unsigned(…)`, `static_cast<int>`) or `ns::`; 0 if there is none."""
     type_, listed = node.child_by_field_name("type"), node.child_by_field_name("arguments")
     if node.type in ("parenthesized_expression", "type_descriptor") and node.named_child_count == 1:
         return node.named_child(0)
     if node.type == "qualified_identifier":
         return node.child_by_field_name("name")
     if node.type == "cast_expression" and type_ is not None:
-        is_number = all(one in TYPE_NAMES or one.endswith("_t") for one in words(type_))
+        is_number = all(token in TYPE_NAMES or token.endswith("_t") for token in words(type_))
         return node.child_by_field_name("value") if is_number else None
     if node.type == "call_expression" and listed is not None and listed.named_child_count == 1:
         function = words(node.children[0])
@@ -238,30 +246,30 @@ def _behind_cast(node: Node) -> Node | None:
 
 
 def _arguments(text: str, host: HostCode, numbers: _Reader, template: Sequence[Node]) -> tuple[str, ...]:
-    """Return arguments of a template: numbers, else types; empty where a template of the host leaves one open."""
+    """Return template arguments: numbers, else types; empty if a host template leaves one open."""
     aliases = type_aliases(text) if template else {}
     types = host.find("type_parameter_declaration", "optional_type_parameter_declaration")
     open_ = {written(name) for one in types if (name := template_parameter(one)[0])}
 
-    def argument(part: Node) -> str:
-        text_ = _joined(part)
-        if number := {"true": "1", "false": "0"}.get(text_, "") or numbers.number(part):
+    def argument(expression: Node) -> str:
+        text_ = _joined(expression)
+        if number := {"true": "1", "false": "0"}.get(text_, "") or numbers.number(expression):
             return number
-        return aliases.get(text_, "" if open_.intersection(words(part)) else text_)
+        return aliases.get(text_, "" if open_.intersection(words(expression)) else text_)
 
     return tuple(map(argument, template))
 
 
 def _joined(part: Node) -> str:
-    """Return a node's words as one text with the blanks that it needs."""
+    """Join words to a text, with blanks around operators."""
     return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(words(part)))
 
 
 class _Reader:
-    """Turns expressions of host code into those of experiment files."""
+    """A translator of host expressions to experiment-file expressions."""
 
     def __init__(self, host: HostCode, names: Mapping[str, str]) -> None:
-        """Prepare.
+        """Store the host code, macros and names.
 
         Args:
             host: The host code.
@@ -270,58 +278,58 @@ class _Reader:
         self._host, self._names = host, names
         self._steps = 0
 
-    def sides(self, part: Node, *, is_fixed: bool) -> tuple[str, ...]:
-        """Return the sides of a grid or a block, as `side` does; nothing where one is unknown."""
-        sides = [self.side(one, is_fixed=is_fixed) for one in self._listed(part)]
+    def sides(self, expression: Node, *, is_fixed: bool) -> tuple[str, ...]:
+        """Return the sides of a grid or block by `side`; nothing if one is unknown."""
+        sides = [self.side(side, is_fixed=is_fixed) for side in self._listed(expression)]
         while len(sides) > 1 and sides[-1] == "1":
             sides.pop()
         return tuple(sides) if all(sides) else ()
 
-    def side(self, part: Node, *, is_fixed: bool) -> str:
-        """Return an expression; empty where it is unknown.
+    def side(self, expression: Node, *, is_fixed: bool) -> str:
+        """Translate an expression; return "" if it is unknown.
 
         Args:
-            part: The host's.
+            expression: The host's.
             is_fixed: What is computed from numbers alone is so whatever the sizes are; otherwise, it is unknown.
         """
-        found = self.extent(part)
-        if set(_WORD.findall(found)) - _FUNCTIONS or found.isdigit():
-            return found
-        return _number(found) if is_fixed else ""
+        result = self.extent(expression)
+        if set(_WORD.findall(result)) - _FUNCTIONS or result.isdigit():
+            return result
+        return _number(result) if is_fixed else ""
 
-    def extent(self, part: Node) -> str:
-        """Return an expression, of numbers alone, too; empty where it is unknown."""
+    def extent(self, expression: Node) -> str:
+        """Translate an expression, which may be purely numeric; return "" if it is unknown."""
         self._steps = 0
         try:
-            return _simplified(self._expression(part))
+            return _simplified(self._expression(expression))
         except _Unknown:
             return ""
 
-    def number(self, part: Node) -> str:
-        """Return the number that an expression is, as experiment files have it; empty where it is none."""
+    def number(self, expression: Node) -> str:
+        """Return the number of an expression in experiment-file syntax; empty if it is not a number."""
         self._steps = 0
         try:
-            if _WORD.fullmatch(name := written(part)):
-                part = self._value(name)
-            if match := _FRACTION.fullmatch("".join(words(part))):
+            if _WORD.fullmatch(name := written(expression)):
+                expression = self._value(name)
+            if match := _FRACTION.fullmatch("".join(words(expression))):
                 return match[1]
-            return _number(_simplified(self._expression(part)))
+            return _number(_simplified(self._expression(expression)))
         except _Unknown:
             return ""
 
-    def _listed(self, part: Node) -> Sequence[Node]:
-        """Return the sides that `dim3(…)`, a `dim3` of the host or one number has."""
-        name = written(part)
-        sides = sides_of(part) or (self._dimensions(name) if name not in self._names else ())
-        return sides or [part]
+    def _listed(self, expression: Node) -> Sequence[Node]:
+        """Return the sides of `dim3(…)`, a host `dim3` variable or a single number."""
+        name = written(expression)
+        sides = sides_of(expression) or (self._dimensions(name) if name not in self._names else ())
+        return sides or [expression]
 
     def _dimensions(self, name: str) -> Sequence[Node]:
-        """Return the sides of a `dim3` that the host declares once; nothing where there is none, or sides change."""
+        """Return the sides of a `dim3` the host declares once; nothing if there is none or its sides change."""
         values = self._host.values.get(name, ())
         return sides_of(values[0]) if len(values) == 1 and name not in self._host.reshaped else ()
 
     def _expression(self, node: Node) -> str:
-        """Return an expression.
+        """Translate an expression.
 
         Raises:
             _Unknown: A part of it is.
@@ -365,17 +373,17 @@ class _Reader:
         return self._within(sides[place]) if place < len(sides) else "1"
 
     def _within(self, node: Node) -> str:
-        found = _simplified(self._expression(node))
-        return found if re.fullmatch(r"\w+|\w+\([^()]*\)", found) else f"({found})"
+        result = _simplified(self._expression(node))
+        return result if re.fullmatch(r"\w+|\w+\([^()]*\)", result) else f"({result})"
 
     def _value(self, name: str) -> Node:
-        """Return what the host gives a name.
+        """Return the only value that the host assigns to a name.
 
         Raises:
             _Unknown: It gives it nothing or several values, or lets a function write there.
         """
         values = self._host.values.get(name, ())
-        if name in self._host.changed | self._host.reshaped or len({_joined(one) for one in values}) != 1:
+        if name in self._host.changed | self._host.reshaped or len({_joined(value) for value in values}) != 1:
             raise _Unknown
         value = values[0]
         if value.type in ("initializer_list", "argument_list"):  # `int n{3};`, `int n(3);`
@@ -393,30 +401,30 @@ def sides_of(value: Node) -> Sequence[Node]:
 
 
 def _bytes_of(c_type: str) -> str:
-    """Return the size of a type as a number.
+    """Return the size of a type in bytes, as text.
 
     Raises:
         _Unknown: It is a structure, or a variable.
     """
-    found = element_type(c_type)
-    if found is None or found.dtype not in ELEMENT_BYTES:
+    element = element_type(c_type)
+    if element is None or element.dtype not in ELEMENT_BYTES:
         raise _Unknown
-    return str(ELEMENT_BYTES[found.dtype] * found.lanes)
+    return str(ELEMENT_BYTES[element.dtype] * element.lanes)
 
 
 def _simplified(text: str) -> str:
-    """Return an expression with `ceil_div` for what rounds a quotient up, and a number for what has numbers alone."""
+    """Return an expression with rounded-up quotients as `ceil_div` and constant products evaluated."""
     while text[:1] == "(" and text[-1:] == ")" and _is_whole(text[1:-1]):
         text = text[1:-1]
-    if (found := _ROUNDED.fullmatch(text)) and _is_whole(found["all"]) and _is_whole(found["by"].strip("()")):
-        by = _simplified(found["by"])
-        if found["side"] == by or (found["less"] and by == str(int(found["less"]) + 1)):
-            return f"ceil_div({_simplified(found['all'])}, {by})"
+    if (match := _ROUNDED.fullmatch(text)) and _is_whole(match["all"]) and _is_whole(match["by"].strip("()")):
+        by = _simplified(match["by"])
+        if match["side"] == by or (match["less"] and by == str(int(match["less"]) + 1)):
+            return f"ceil_div({_simplified(match['all'])}, {by})"
     return (re.fullmatch(r"\d+(?: \* \d+)+|\d+ << \d{1,2}", text) and _number(text)) or text
 
 
 def _number(expression: str) -> str:
-    """Return the whole number that an expression is; empty where it names something, or is none."""
+    """Return the integer value of an expression; empty if it has names or is not an integer."""
     try:
         value = evaluate(expression, {}, at=Location(Path()), key="")
     except UserError:
@@ -425,7 +433,7 @@ def _number(expression: str) -> str:
 
 
 def _is_whole(text: str) -> bool:
-    """Return whether brackets open before they close, and all close."""
+    """Return whether brackets are balanced."""
     depth = 0
     for sign in text:
         depth += (sign == "(") - (sign == ")")

@@ -1,4 +1,4 @@
-"""Gives parameters to a plain CUDA source as macros.
+"""Parameters of a plain CUDA source as macros.
 
 Options such as `-D pad=1` would reach the compiler's own headers, too, and break those that use the word. Macros are
 therefore defined by lines of the source, which are taken back before an include of the compiler's headers and given
@@ -30,7 +30,7 @@ _LONGEST_VALUE = 1000
 
 
 def with_macros(text: str, macros: Mapping[str, Scalar], file: Path | str, own: Collection[str] = ()) -> str:
-    """Return a source in which macros are defined, with the line numbers of the original.
+    """Return a source with macros defined, keeping the original line numbers.
 
     A parameter whose name is that of a kernel's or its template's parameter is not defined: its value reaches the
     kernel as an argument, or in the kernel's name.
@@ -58,7 +58,7 @@ def shielded(
     *,
     own: Collection[str] = (),
 ) -> str:
-    """Return a source whose includes of CUDA's headers do not see macros that are defined before it.
+    """Return a source whose CUDA header includes are shielded from the macros.
 
     Args:
         text: CUDA C++.
@@ -82,7 +82,7 @@ def shielded(
 
 
 def _unrolled(text: str, macros: Mapping[str, str]) -> str:
-    """Write macros into `#pragma unroll NAME`, since nvcc's preprocessor (gcc) expands none in a pragma."""
+    """Expand macros in `#pragma unroll NAME`, since nvcc's preprocessor (gcc) does not."""
     pieces, position = [], 0
     for token in tokens(text):
         if token.kind is TokenKind.DIRECTIVE and _UNROLL.match(token.text):
@@ -93,23 +93,23 @@ def _unrolled(text: str, macros: Mapping[str, str]) -> str:
 
 
 def unused(text: str, kernel: str, names: Mapping[str, object]) -> list[str]:
-    """Return the names that neither a source nor the expression of its kernel mentions, so that they change nothing."""
+    """Return the names mentioned neither in a source nor in its kernel's expression, which have no effect."""
     mentioned = used_names(text) | set(re.findall(r"\w+", kernel))
     return [name for name in names if name not in mentioned]
 
 
 def chosen_macros(text: str, macros: Mapping[str, Scalar], file: Path | str) -> dict[str, str]:
-    """Check macros, and return the values of those that are defined, as text."""
+    """Check macros and return the text of those to define."""
     kernels = read_kernels(text)
-    own = {one.name for kernel in kernels for one in kernel.parameters}
-    own |= {one.name for kernel in kernels for one in kernel.template or ()}
+    own = {parameter.name for kernel in kernels for parameter in kernel.parameters}
+    own |= {parameter.name for kernel in kernels for parameter in kernel.template or ()}
     chosen = {}
     for name, value in macros.items():
         _check_name(name, file)
-        written = macro_value(name, value, file)
+        value_text = macro_value(name, value, file)
         if name not in own:
             _check_free(text, name, file)
-            chosen[name] = written
+            chosen[name] = value_text
     return chosen
 
 
@@ -147,7 +147,7 @@ def macro_value(name: str, value: Scalar, file: Path | str) -> str:
 
 
 def _is_one_line(text: str) -> bool:
-    """Return whether a text neither ends its line nor begins a comment or a string that does not end."""
+    """Return whether a text is one line without comments or unterminated strings."""
     if len(text) > _LONGEST_VALUE or "\n" in text or "\r" in text or text.rstrip().endswith("\\"):
         return False
     position = 0
@@ -161,16 +161,16 @@ def _is_one_line(text: str) -> bool:
 
 
 def _check_free(text: str, name: str, file: Path | str) -> None:
-    """Refuse a name to which the source itself gives another meaning."""
-    for one in definitions(text):
-        if one.name == name and not one.guarded:
+    """Check that the source does not define or declare a name itself."""
+    for macro in definitions(text):
+        if macro.name == name and not macro.guarded:
             raise UserError(
                 f"the file defines {name} itself, which would replace the parameter's value",
                 code="conflict",
-                at=Location(file, one.line),
+                at=Location(file, macro.line),
                 key=f"parameters.{name}",
-                found=f"#define {name} {one.value}".rstrip(),
-                accepted=f"a default that a parameter replaces: #ifndef {name}, #define {name} {one.value}, #endif",
+                found=f"#define {name} {macro.value}".rstrip(),
+                accepted=f"a default that a parameter replaces: #ifndef {name}, #define {name} {macro.value}, #endif",
             )
     line = declared_line(text, name)
     if line is not None:

@@ -1,4 +1,4 @@
-"""A source without a front matter: its declaration comes from the experiment, and parameters reach it as macros."""
+"""Plain sources without front matter: the experiment declares them, and parameters become macros."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=|\bvoid
 
 @dataclass(frozen=True)
 class PlainTemplate(Template):
-    """A source as its user wrote it.
+    """A source as written by its user.
 
     Attributes:
         text: The source.
@@ -43,21 +43,21 @@ class PlainTemplate(Template):
     def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
         """Return an extension of the problem that the experiment does not name for this kernel; see `Template`."""
         extensions: Sequence[str] = getattr(problem, "extensions", ())
-        asked = [field for field in extensions if field in problem and field not in self.named]
-        return (asked[0], ["no value"]) if asked else None
+        requested = [field for field in extensions if field in problem and field not in self.named]
+        return (requested[0], ["no value"]) if requested else None
 
     @cached_property
     def kernels(self) -> tuple[SourceKernel, ...]:
-        """The kernels that the source defines; PTX has none of these."""
+        """Kernels defined in the source; empty for PTX."""
         return read_kernels(self.text) if not self.name.endswith(".ptx") else ()
 
     def kernels_named(self, expression: str) -> tuple[SourceKernel, ...]:
-        """Return the kernels that an expression such as `ns::add<float>` may mean."""
+        """Return the kernels that an expression such as `ns::add<float>` may denote."""
         name = base_name(expression)
         return tuple(kernel for kernel in self.kernels if name in (kernel.name, kernel.qualified_name))
 
     def rendered(self, parameters: Mapping[str, Scalar]) -> str:
-        """Return the source with a macro for every parameter; PTX has none.
+        """Return the source with a macro for every parameter; PTX is unchanged.
 
         A parameter that a kernel's name mentions is no macro where the source uses the word for something of its own.
 
@@ -67,7 +67,7 @@ class PlainTemplate(Template):
         return self.unit(parameters, device_only=False)[0]
 
     def unit(self, parameters: Mapping[str, Scalar], *, device_only: bool) -> tuple[str, dict[str, str]]:
-        """Return what is compiled: the source with a macro for every parameter, and the user's files that it includes.
+        """Return the translation unit: the source with macros, and the user's included files.
 
         Args:
             parameters: The variant's parameters.
@@ -85,11 +85,11 @@ class PlainTemplate(Template):
             if name not in self.instantiated or not _declare(name, text, included.values())
         }
         chosen = chosen_macros(text, macros, self.file) if macros else {}
-        written = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
-        implied = implied_headers([written, text, *included.values()]) if device_only else ""
+        defines = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
+        implied = implied_headers([defines, text, *included.values()]) if device_only else ""
         if chosen:
             text = with_macros(text, macros, self.file, own=included)
-            included = {name: shielded(one, chosen, own=included) for name, one in included.items()}
+            included = {name: shielded(content, chosen, own=included) for name, content in included.items()}
         return (f"{implied}#line 1\n{text}" if implied else text), dict(included)
 
     @cached_property
@@ -105,17 +105,17 @@ class PlainTemplate(Template):
 
 
 def _declare(name: str, text: str, included: Iterable[str]) -> bool:
-    """Return whether a source, or a file that it includes, has a name for itself.
+    """Return whether a source or an included file declares a name itself.
 
     Of the source's own kernels, names of parameters are left to `chosen_macros`.
     """
     return declared_line(text, name) is not None or any(
-        line(one, name) is not None for one in included for line in (declared_line, template_line)
+        line(content, name) is not None for content in included for line in (declared_line, template_line)
     )
 
 
 def device_unit(text: str, included: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return a source and the files that it includes as a compiler of device code alone takes them.
+    """Return a source and its included files without host code, for a device-only compiler.
 
     What only the host can use is blanked, and headers that nvcc brings are named in front; lines keep their numbers.
     """
@@ -128,17 +128,19 @@ def _device_parts(text: str, included: Mapping[str, str]) -> tuple[str, dict[str
     every = [text, *included.values()]
     if not holds_kernel(every):
         return text, dict(included)
-    return device_part(text, included.values()), {name: device_part(one, every) for name, one in included.items()}
+    return device_part(text, included.values()), {
+        name: device_part(content, every) for name, content in included.items()
+    }
 
 
 def implied_headers(texts: Iterable[str]) -> str:
-    """Return include lines for names that sources for nvcc have without one, such as `M_PI`, where texts use them.
+    """Return include lines for names that nvcc provides implicitly, such as `M_PI`, if the texts use them.
 
     A header of which the texts define or declare a name themselves is left out.
     """
     every = list(texts)
-    used = frozenset().union(*(used_names(one) for one in every))
-    own = {one.name for text in every for one in definitions(text)}
+    used = frozenset().union(*(used_names(text) for text in every))
+    own = {definition.name for text in every for definition in definitions(text)}
     own |= {name for text in every for pair in _DECLARED.findall(text) for name in pair}
     return "".join(
         f"#include <{header}>\n" for header, names in IMPLICIT.items() if used & names and not own & used & names

@@ -1,4 +1,4 @@
-"""A Triton function without a front matter: the experiment declares it, and its parameters are constexprs.
+"""Triton functions without front matter: the experiment declares them, and parameters are constexprs.
 
 The Python file is read here, and never run: the toolchain `triton` runs it in a process of its own.
 """
@@ -19,7 +19,7 @@ from lab.toolchain.base import CompileRequest
 from lab.toolchain.triton.source import TYPES, TritonSource, triton_type
 
 OPTIONS: Final[Mapping[str, int]] = MappingProxyType({"num_warps": 4, "num_stages": 3, "num_ctas": 1})
-"""Options of Triton's compiler, which its users call configs, with Triton's own defaults for NVIDIA GPUs."""
+"""Options of Triton's compiler (configs), with Triton's defaults for NVIDIA GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class TritonFunction:
 
     @property
     def passed(self) -> tuple[str, ...]:
-        """Names of the arguments that a launch passes."""
-        return tuple(one.name for one in self.arguments if not one.is_constexpr)
+        """Names of the arguments passed by a launch."""
+        return tuple(argument.name for argument in self.arguments if not argument.is_constexpr)
 
     @property
     def constexprs(self) -> Mapping[str, TritonArgument]:
-        """Arguments that the compiler knows, by name."""
-        return {one.name: one for one in self.arguments if one.is_constexpr}
+        """Compile-time arguments, by name."""
+        return {argument.name: argument for argument in self.arguments if argument.is_constexpr}
 
 
 def read_functions(text: str, file: str) -> tuple[TritonFunction, ...]:
-    """Return the Triton functions of a Python file; the file is not run.
+    """Return the Triton functions of a Python file without running it.
 
     Raises:
         UserError: It is not Python.
@@ -80,21 +80,23 @@ def read_functions(text: str, file: str) -> tuple[TritonFunction, ...]:
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"the source is not Python: {error}", code="syntax", at=Location(file)) from None
-    return tuple(_function(one) for one in _definitions(tree.body) if any(map(_is_jit, one.decorator_list)))
+    return tuple(
+        _function(definition) for definition in _definitions(tree.body) if any(map(_is_jit, definition.decorator_list))
+    )
 
 
 def _definitions(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:
-    """Yield the functions of a module, of its conditions and `try` statements, too."""
-    for one in body:
-        if isinstance(one, ast.FunctionDef):
-            yield one
-        elif isinstance(one, ast.If | ast.Try | ast.With):
-            yield from _definitions(one.body)
-            yield from _definitions(getattr(one, "orelse", []))
+    """Yield the functions of a module, including those in conditions and `try` statements."""
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement
+        elif isinstance(statement, ast.If | ast.Try | ast.With):
+            yield from _definitions(statement.body)
+            yield from _definitions(getattr(statement, "orelse", []))
 
 
 def _is_jit(decorator: ast.expr) -> bool:
-    """Whether it is `@triton.jit`, `@jit`, or one of these with options."""
+    """Return whether a decorator is `@triton.jit` or `@jit`, with or without options."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "jit"
 
@@ -104,7 +106,7 @@ def _function(node: ast.FunctionDef) -> TritonFunction:
     missing = [None] * (len(listed) - len(node.args.defaults))
     listed += node.args.kwonlyargs
     defaults = [*missing, *node.args.defaults, *node.args.kw_defaults]
-    arguments = (_argument(one, default) for one, default in zip(listed, defaults, strict=True))
+    arguments = (_argument(argument, default) for argument, default in zip(listed, defaults, strict=True))
     return TritonFunction(node.name, tuple(arguments), node.lineno)
 
 
@@ -116,15 +118,15 @@ def _argument(node: ast.arg, default: ast.expr | None) -> TritonArgument:
 
 def _literal(node: ast.expr | None) -> Scalar | None:
     try:
-        found = None if node is None else ast.literal_eval(node)
+        value = None if node is None else ast.literal_eval(node)
     except ValueError:
         return None
-    return found if isinstance(found, bool | int | float | str) else None
+    return value if isinstance(value, bool | int | float | str) else None
 
 
 @dataclass(frozen=True)
 class TritonTemplate(PlainTemplate):
-    """A Python file with a Triton function, as its user wrote it. Its name is that of the file.
+    """A user's Python file with a Triton function. Its name is the file's.
 
     Attributes:
         function: The function's name.
@@ -138,11 +140,11 @@ class TritonTemplate(PlainTemplate):
 
     @property
     def kernels(self) -> tuple[SourceKernel, ...]:
-        """None: a Python file has no kernel in CUDA."""
+        """Empty: a Python file has no CUDA kernels."""
         return ()
 
     def rendered(self, parameters: Mapping[str, Scalar]) -> str:
-        """Return the file; parameters reach it as constexprs."""
+        """Return the file unchanged; parameters are passed as constexprs."""
         del parameters
         return self.text
 
@@ -154,7 +156,7 @@ class TritonTemplate(PlainTemplate):
         divisible: Sequence[str],
         ones: Sequence[str] = (),
     ) -> CompileRequest:
-        """Return what to compile.
+        """Return the compile request.
 
         Args:
             arch: The architecture.
@@ -181,10 +183,10 @@ class TritonTemplate(PlainTemplate):
         ).request(arch)
 
     def _typed(self, name: str, kind: str) -> tuple[str, str]:
-        found = triton_type(kind.removesuffix("*"), is_array=kind.endswith("*"))
-        if found is None:
+        triton_kind = triton_type(kind.removesuffix("*"), is_array=kind.endswith("*"))
+        if triton_kind is None:
             key, at = f"arguments.{name}", self.document.at("arguments", name)
             raise UserError(
                 "Triton has no such type", code="unknown-name", at=at, key=key, found=kind, accepted=list(TYPES)
             )
-        return name, found
+        return name, triton_kind

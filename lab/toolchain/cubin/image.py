@@ -1,4 +1,4 @@
-"""Reads a cubin's ELF image: its sections, and the resources of its kernels.
+"""Read a cubin's ELF image: its sections, and the resources of its kernels.
 
 The layout is ELF's own (System V gABI, chapter 4) with NVIDIA's sections, whose names and attributes
 nvdisasm prints (`nvdisasm FILE` without `-c`): `.text.<kernel>`, `.nv.shared.<kernel>`,
@@ -38,8 +38,8 @@ class CubinKernel:
         stack_bytes: Bytes of stack per thread, including called functions.
         shared_bytes: Bytes of static shared memory per block, without those that the system reserves.
         constant_bytes: Bytes of the kernel's own constant banks: parameters and compiler constants.
-        barriers: Named barriers of a block.
-        cluster: Blocks of a cluster, if the kernel fixes their number (``__cluster_dims__``); else 1.
+        barriers: Named barriers per block.
+        cluster: Blocks per cluster, if the kernel fixes it (``__cluster_dims__``); else 1.
     """
 
     registers: int
@@ -75,15 +75,15 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
     if cubin[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF image")
     try:
-        found = {section.name: section for section in sections(cubin)}
-        symbols = tuple(_symbols(found))
+        by_name = {section.name: section for section in sections(cubin)}
+        symbols = tuple(_symbols(by_name))
         attributes = {
             (symbols[index].name, key): value
-            for key, payload in _attributes(found.get(".nv.info"))
+            for key, payload in _attributes(by_name.get(".nv.info"))
             if key in (_REGCOUNT, _MIN_STACK_SIZE)
             for index, value in [struct.unpack("<II", payload)]
         }
-        return {s.name: _kernel(s.name, found, attributes) for s in symbols if s.entry}
+        return {s.name: _kernel(s.name, by_name, attributes) for s in symbols if s.entry}
     except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"not a complete cubin: {error}") from error
 
@@ -95,12 +95,12 @@ def code(cubin: bytes, kernel: str) -> bytes:
         ValueError: The data is not a complete 64-bit ELF image, or has no such kernel.
     """
     try:
-        found = next((section for section in sections(cubin) if section.name == f".text.{kernel}"), None)
+        text_section = next((section for section in sections(cubin) if section.name == f".text.{kernel}"), None)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"not a complete cubin: {error}") from error
-    if found is None:
+    if text_section is None:
         raise ValueError(f"this cubin has no kernel {kernel}")
-    return found.content
+    return text_section.content
 
 
 def parameter_offsets(cubin: bytes, kernel: str) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def parameter_offsets(cubin: bytes, kernel: str) -> tuple[int, ...]:
 
 
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
-    """Return the bytes of a kernel's parameters, in the order of its signature.
+    """Return the sizes of a kernel's parameters in bytes, in the order of its signature.
 
     Raises:
         ValueError: The data is not a complete 64-bit ELF image.
@@ -127,29 +127,31 @@ def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
 def _parameters(cubin: bytes, kernel: str) -> list[tuple[int, int]]:
     """Return the offset and the size of each parameter."""
     try:
-        found = next((section for section in sections(cubin) if section.name == f".nv.info.{kernel}"), None)
-        payloads = [payload for key, payload in _attributes(found) if key == _KPARAM_INFO]
-        # an index, the position in the signature, the offset, and the size behind 18 bits of other facts
+        info_section = next((section for section in sections(cubin) if section.name == f".nv.info.{kernel}"), None)
+        payloads = [payload for key, payload in _attributes(info_section) if key == _KPARAM_INFO]
+        # an index, the position in the signature, the offset, and the size above 18 bits of other fields
         rows = sorted(struct.unpack_from("<HHI", payload, 4) for payload in payloads)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"not a complete cubin: {error}") from error
     return [(offset, facts >> _SIZE_SHIFT) for _, offset, facts in rows]
 
 
-def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
-    text = found[f".text.{name}"]
-    own = tuple(_attributes(found.get(f".nv.info.{name}")))
-    barriers = [payload[0] for key, payload in own if key == _NUM_BARRIERS]
-    clusters = [math.prod(struct.unpack("<III", payload)) for key, payload in own if key == _CTA_PER_CLUSTER]
-    shared = found.get(f".nv.shared.{name}")
-    reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in found else 0
+def _kernel(name: str, by_name: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
+    text = by_name[f".text.{name}"]
+    kernel_attributes = tuple(_attributes(by_name.get(f".nv.info.{name}")))
+    barriers = [payload[0] for key, payload in kernel_attributes if key == _NUM_BARRIERS]
+    clusters = [
+        math.prod(struct.unpack("<III", payload)) for key, payload in kernel_attributes if key == _CTA_PER_CLUSTER
+    ]
+    shared = by_name.get(f".nv.shared.{name}")
+    reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in by_name else 0
     bank = re.compile(rf"\.nv\.constant\d+\.{re.escape(name)}")
     return CubinKernel(
         # Before sm_90, the top byte of sh_info in the section header has the count, too.
         registers=attributes.get((name, _REGCOUNT), text.info >> 24),
         stack_bytes=attributes.get((name, _MIN_STACK_SIZE), 0),
         shared_bytes=max(0, shared.size - reserved) if shared else 0,
-        constant_bytes=sum(section.size for key, section in found.items() if bank.fullmatch(key)),
+        constant_bytes=sum(section.size for key, section in by_name.items() if bank.fullmatch(key)),
         barriers=max(barriers, default=0),
         cluster=max(clusters, default=1),
     )
@@ -176,7 +178,7 @@ def sections(image: bytes) -> Iterator[Section]:
 
 
 def content_of(image: bytes, header: Sequence[int]) -> bytes:
-    """Return the bytes of the section with a header; empty if the file does not hold them.
+    """Return a section's bytes, given its header; empty if the file does not store them.
 
     Raises:
         IndexError: The image is truncated.
@@ -189,10 +191,10 @@ def content_of(image: bytes, header: Sequence[int]) -> bytes:
     return image[offset : offset + size]
 
 
-def _symbols(found: dict[str, Section]) -> Iterator[_Symbol]:
-    names = found[".strtab"].content
-    for name, _, other, _, _, _ in SYMBOL.iter_unpack(found[".symtab"].content):
-        yield _Symbol(_string(names, name), bool(other & ENTRY))
+def _symbols(by_name: dict[str, Section]) -> Iterator[_Symbol]:
+    names = by_name[".strtab"].content
+    for name, _, st_other, _, _, _ in SYMBOL.iter_unpack(by_name[".symtab"].content):
+        yield _Symbol(_string(names, name), bool(st_other & ENTRY))
 
 
 def _attributes(section: Section | None) -> Iterator[tuple[int, bytes]]:

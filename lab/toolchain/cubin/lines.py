@@ -1,4 +1,4 @@
-"""Reads the source lines of a cubin's instructions, by executing its `.debug_line` section.
+"""Read the source lines of a cubin's instructions by executing its `.debug_line` section.
 
 The section is a DWARF line number program (DWARF 3 standard, section 6.2; `--generate-line-info` writes version 3). Its
 addresses are byte offsets in a function's `.text` section, which a relocation names. It is read by hand,
@@ -30,27 +30,27 @@ def line_table(cubin: bytes) -> LineTable:
     """
     try:
         listed = list(sections(cubin))
-        found = {section.name: section.content for section in listed}
-        if ".debug_line" not in found:
+        contents = {section.name: section.content for section in listed}
+        if ".debug_line" not in contents:
             return LineTable()
-        reader = _LineProgram(found[".debug_line"], _relocations(found, [section.name for section in listed]))
+        reader = _LineProgram(contents[".debug_line"], _relocations(contents, [section.name for section in listed]))
         reader.read()
     except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"not a complete line table: {error}") from error
     return LineTable(tuple(reader.files), reader.rows)
 
 
-def _relocations(found: Mapping[str, bytes], order: Sequence[str]) -> dict[int, str]:
+def _relocations(contents: Mapping[str, bytes], order: Sequence[str]) -> dict[int, str]:
     """Map offsets in `.debug_line` to the functions whose addresses belong there; `order` names sections by number."""
-    names, symbols = found[".strtab"], found[".symtab"]
+    names, symbols = contents[".strtab"], contents[".symtab"]
     places: dict[int, str] = {}
     for layout, section in ((_RELA, ".rela.debug_line"), (_REL, ".rel.debug_line")):
-        if section in found:
-            for offset, info, *_ in layout.iter_unpack(found[section]):
+        if section in contents:
+            for offset, info, *_ in layout.iter_unpack(contents[section]):
                 name, _, _, index, _, _ = SYMBOL.unpack_from(symbols, (info >> 32) * SYMBOL.size)
                 text = order[index] if index < len(order) else ""
-                own = names[name : names.index(b"\0", name)].decode()
-                places[offset] = (text if text.startswith(".text.") else own).removeprefix(".text.")
+                symbol_name = names[name : names.index(b"\0", name)].decode()
+                places[offset] = (text if text.startswith(".text.") else symbol_name).removeprefix(".text.")
     return places
 
 
@@ -85,12 +85,12 @@ class _LineProgram:
     def _unit(self, at: int, end: int, version: int) -> None:
         (header,) = struct.unpack_from("<I", self.content, at + 6)
         body = at + 10 + header
-        least = self.content[at + 10]
+        step_bytes = self.content[at + 10]
         at += 11 if version < 4 else 12  # noqa: PLR2004 - version 4 has one more field: operations of an instruction
         _, base, span, first_special = struct.unpack_from("<BbBB", self.content, at)
         operands = self.content[at + 4 : at + 3 + first_special]
         numbers = self._file_names(at + 3 + first_special)
-        self._program(body, end, (least, base, span, first_special), operands, numbers)
+        self._program(body, end, (step_bytes, base, span, first_special), operands, numbers)
 
     def _file_names(self, at: int) -> list[int]:
         """Return the indices in `files` of the unit's files, whose numbers begin at 1."""
@@ -104,7 +104,7 @@ class _LineProgram:
             folder, at = self._unsigned(at)
             for _ in range(2):  # time of change, and size
                 _, at = self._unsigned(at)
-            file = str(PurePosixPath(folders[folder], name))  # a name from the root stands without its folder
+            file = str(PurePosixPath(folders[folder], name))  # an absolute name replaces its folder
             if file not in self.files:
                 self.files.append(file)
             numbers.append(self.files.index(file))
@@ -113,13 +113,13 @@ class _LineProgram:
     def _program(
         self, at: int, end: int, shape: tuple[int, int, int, int], operands: bytes, numbers: list[int]
     ) -> None:
-        least, base, span, first_special = shape
+        step_bytes, base, span, first_special = shape
         state = _State(self.rows.setdefault("", {}))
         while at < end:
             opcode, at = self.content[at], at + 1
             if opcode >= first_special:
                 step, change = divmod(opcode - first_special, span)
-                state.address, state.line = state.address + least * step, state.line + base + change
+                state.address, state.line = state.address + step_bytes * step, state.line + base + change
                 state.rows[state.address] = (numbers[state.file], state.line)
             elif opcode == 0:
                 size, at = self._unsigned(at)
@@ -128,9 +128,9 @@ class _LineProgram:
             elif opcode == _COPY:
                 state.rows[state.address] = (numbers[state.file], state.line)
             elif opcode == _CONST_ADD_PC:
-                state.address += least * ((255 - first_special) // span)
+                state.address += step_bytes * ((255 - first_special) // span)
             else:
-                at = self._standard(opcode, at, state, least, operands)
+                at = self._standard(opcode, at, state, step_bytes, operands)
 
     def _extended(self, at: int, state: _State) -> None:
         kind = self.content[at]
@@ -140,11 +140,11 @@ class _LineProgram:
         elif kind == _END_SEQUENCE:
             state.address, state.file, state.line = 0, 1, 1
 
-    def _standard(self, opcode: int, at: int, state: _State, least: int, operands: bytes) -> int:
+    def _standard(self, opcode: int, at: int, state: _State, step_bytes: int, operands: bytes) -> int:
         """Execute an opcode with operands, and return the position of the next one."""
         if opcode == _ADVANCE_PC:
             step, at = self._unsigned(at)
-            state.address += least * step
+            state.address += step_bytes * step
         elif opcode == _ADVANCE_LINE:
             change, at = self._signed(at)
             state.line += change
@@ -162,7 +162,7 @@ class _LineProgram:
         return self.content[at:end].decode(), end + 1
 
     def _unsigned(self, at: int) -> tuple[int, int]:
-        """An unsigned LEB128 number."""
+        """Read an unsigned LEB128 number, and return it with the position of the next byte."""
         value = shift = 0
         while True:
             byte, at = self.content[at], at + 1

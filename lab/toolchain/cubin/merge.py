@@ -1,4 +1,4 @@
-"""Merges several cubins for a disassembler that reads one image a call, and splits its listing again.
+"""Merge several cubins into one image per disassembler call, and split the listing again.
 
 The merged image has only what `nvdisasm -c -plr -lrm count` reads: machine code with its relocations, attribute lists,
 constants, shared and global memory, call graph and symbols. References between symbols and sections get new numbers.
@@ -35,7 +35,7 @@ _NO_SYMBOL = 0xFFFFFFF0  # from here on: marks in a call graph, such as a call t
 
 _CODE = re.compile(rb"\.text\.(?=.)")
 _OWN = re.compile(rb"(?:\.text|\.rela?\.text|\.nv\.info|\.nv\.shared|\.nv\.constant\d+)\.(?=.)")
-"""Sections of one kernel, whose name follows."""
+"""Prefixes of per-kernel sections, which the kernel's name follows."""
 _KEPT = re.compile(
     rb"\.nv\.(?:info|callgraph|global|global\.init|constant\d+|shared\.reserved\.0)\Z|" + _OWN.pattern, re.DOTALL
 )
@@ -81,7 +81,7 @@ class Part:
 
     Attributes:
         kind: Identification, type, machine, version and flags of the ELF header, and the sections that distinguish
-            sm_90a from sm_90. Parts of one kind can be merged.
+            sm_90a from sm_90. Only parts of one kind can be merged.
         sections: Sections that the disassembler reads.
         symbols: Name, st_info, st_other, st_shndx, st_value, st_size.
         symbol_table: Number of the section with the symbols.
@@ -99,7 +99,7 @@ class Merged:
 
     Attributes:
         image: The image for the disassembler.
-        letters: Maps a byte with which names in its listing begin to the place of the cubin and the original letter.
+        letters: Maps the first byte of names in its listing to the cubin's index and the original letter.
         parts: Number of cubins.
     """
 
@@ -130,17 +130,17 @@ def merge(parts: Sequence[Part]) -> Merged:
     Raises:
         ValueError: The parts are of several kinds, or their names begin with too many different letters.
     """
-    if len({one.kind for one in parts}) != 1:
+    if len({cubin_part.kind for cubin_part in parts}) != 1:
         raise ValueError("cubins of several kinds cannot be merged")
-    wanted = [(place, letter) for place, one in enumerate(parts) for letter in sorted(_letters(one))]
-    if len(wanted) > 0x100 - _FIRST_FREE:
+    prefixes = [(place, letter) for place, cubin_part in enumerate(parts) for letter in sorted(_letters(cubin_part))]
+    if len(prefixes) > 0x100 - _FIRST_FREE:
         raise ValueError("the names in these cubins begin with too many letters")
-    codes = {what: _FIRST_FREE + number for number, what in enumerate(wanted)}
-    return Merged(_image(parts, codes), {code: what for what, code in codes.items()}, len(parts))
+    codes = {prefix: _FIRST_FREE + number for number, prefix in enumerate(prefixes)}
+    return Merged(_image(parts, codes), {code: prefix for prefix, code in codes.items()}, len(parts))
 
 
 def split(listing: bytes, merged: Merged) -> list[bytes]:
-    """Split a listing into those of the single cubins, which are as nvdisasm prints them but for their layout.
+    """Split a listing into one per cubin, each as nvdisasm prints it except for the layout.
 
     Args:
         listing: Output of ``nvdisasm -c`` for the merged image, with live registers or without.
@@ -176,26 +176,27 @@ def _part(cubin: bytes) -> Part:
     headers = [SECTION.unpack_from(cubin, header[6] + number * SECTION.size) for number in range(header[12])]
     names = content_of(cubin, headers[header[13]])
     every = [
-        _Section(number, _string(names, one[0]), one, content_of(cubin, one)) for number, one in enumerate(headers)
+        _Section(number, _string(names, section_header[0]), section_header, content_of(cubin, section_header))
+        for number, section_header in enumerate(headers)
     ]
     table = next(section for section in every if section.name == b".symtab")
     strings = every[table.header[6]].content
-    kept = tuple(section for section in every[1:] if _is_kept(section.name))
-    if any(section.header[8] > _MOST_ALIGNED for section in kept):
+    kept_sections = tuple(section for section in every[1:] if _is_kept(section.name))
+    if any(section.header[8] > _MOST_ALIGNED for section in kept_sections):
         raise ValueError("a section is aligned to more than a page")
-    if not any(_CODE.match(section.name) for section in kept):
+    if not any(_CODE.match(section.name) for section in kept_sections):
         raise ValueError("no machine code")
-    symbols = tuple((_string(strings, name), *rest) for name, *rest in SYMBOL.iter_unpack(table.content))
-    if any(info & 0xF == _STT_FUNC and not other & ENTRY for _, info, other, *_ in symbols):
+    symbols = tuple((_string(strings, name), *fields) for name, *fields in SYMBOL.iter_unpack(table.content))
+    if any(info & 0xF == _STT_FUNC and not st_other & ENTRY for _, info, st_other, *_ in symbols):
         raise ValueError("a function is called: live registers at a call depend on all kernels of an image")
-    if any(not name.isascii() for name in chain((s.name for s in kept), (symbol[0] for symbol in symbols))):
+    if any(not name.isascii() for name in chain((s.name for s in kept_sections), (symbol[0] for symbol in symbols))):
         raise ValueError("a name is not ASCII")
-    target = tuple(section.content for section in kept if section.name in _ONCE)
-    made = Part((ident, kind, machine, version, flags, target), kept, symbols, table.number)
+    target = tuple(section.content for section in kept_sections if section.name in _ONCE)
+    merged_part = Part((ident, kind, machine, version, flags, target), kept_sections, symbols, table.number)
     _image(
-        [made], {(0, letter): letter for letter in _letters(made)}
+        [merged_part], {(0, letter): letter for letter in _letters(merged_part)}
     )  # raises for any other contents that cannot be merged
-    return made
+    return merged_part
 
 
 def _is_kept(name: bytes) -> bool:
@@ -214,22 +215,22 @@ def _string(table: bytes, offset: int) -> bytes:
 
 
 def _place_of_letter(name: bytes, *, section: bool) -> int | None:
-    """Return the place of the letter that distinguishes cubins; None for sections of every cubin, which keep names."""
+    """Return the index of the letter that encodes the cubin; None for shared sections, whose names are kept."""
     if section:
         match = _OWN.match(name)
         return match.end() if match and not name.startswith(b".nv.shared.reserved.") else None
     return 0 if name else None
 
 
-def _named(one: Part) -> Iterator[tuple[bytes, int | None]]:
-    for section in one.sections:
+def _named(cubin_part: Part) -> Iterator[tuple[bytes, int | None]]:
+    for section in cubin_part.sections:
         yield section.name, _place_of_letter(section.name, section=True)
-    for name, info, *_ in one.symbols:
+    for name, info, *_ in cubin_part.symbols:
         yield name, _place_of_letter(name, section=info & 0xF == _STT_SECTION)
 
 
-def _letters(one: Part) -> set[int]:
-    return {name[place] for name, place in _named(one) if place is not None}
+def _letters(cubin_part: Part) -> set[int]:
+    return {name[place] for name, place in _named(cubin_part) if place is not None}
 
 
 def _renamed(name: bytes, letters: Mapping[int, int], *, section: bool) -> bytes:
@@ -257,21 +258,21 @@ def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes
     symbols = [SYMBOL.pack(0, 0, 0, 0, 0, 0)]
     sections: list[tuple[tuple[int, ...], bytes]] = []
     next_section = 4
-    for place, one in enumerate(parts):
+    for place, cubin_part in enumerate(parts):
         letters = {letter: code for (owner, letter), code in codes.items() if owner == place}
-        kept = [section for section in one.sections if place == 0 or section.name not in _ONCE]
-        section_of = {section.number: next_section + offset for offset, section in enumerate(kept)}
-        next_section += len(kept)
+        kept_sections = [section for section in cubin_part.sections if place == 0 or section.name not in _ONCE]
+        section_of = {section.number: next_section + offset for offset, section in enumerate(kept_sections)}
+        next_section += len(kept_sections)
         symbol_of = {0: 0}
-        for number, (name, info, other, index, value, size) in enumerate(one.symbols):
+        for number, (name, info, st_other, index, value, size) in enumerate(cubin_part.symbols):
             if number and (index == 0 or index >= _RESERVED_INDEX or index in section_of):
                 symbol_of[number] = len(symbols)
                 renamed = _renamed(name, letters, section=info & 0xF == _STT_SECTION)
                 symbols.append(
-                    SYMBOL.pack(strings.add(renamed), info, other, section_of.get(index, index), value, size)
+                    SYMBOL.pack(strings.add(renamed), info, st_other, section_of.get(index, index), value, size)
                 )
-        numbers = _Numbers(one.symbol_table, section_of, symbol_of)
-        for section in kept:
+        numbers = _Numbers(cubin_part.symbol_table, section_of, symbol_of)
+        for section in kept_sections:
             own = names.add(_renamed(section.name, letters, section=True))
             sections.append(((own, *_header(section, numbers)[1:]), _rewritten(section, numbers)))
     tables = [
@@ -284,7 +285,7 @@ def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Maps numbers of one cubin to those in the merged image."""
+    """The mapping from section and symbol numbers of one cubin to those of the merged image."""
 
     symbol_table: int
     section_of: Mapping[int, int]
@@ -294,7 +295,7 @@ class _Numbers:
         try:
             return self.symbol_of[number]
         except KeyError:
-            raise ValueError("a symbol that is not kept is referred to") from None
+            raise ValueError("reference to a symbol that is not kept") from None
 
 
 def _header(section: _Section, numbers: _Numbers) -> tuple[int, ...]:
@@ -304,7 +305,7 @@ def _header(section: _Section, numbers: _Numbers) -> tuple[int, ...]:
         info = info & 0xFF000000 | numbers.symbol(info & 0xFFFFFF)
     elif flags & _SHF_INFO_LINK or kind in (_SHT_REL, _SHT_RELA):
         if info not in numbers.section_of:
-            raise ValueError("a section that is not kept is referred to")
+            raise ValueError("reference to a section that is not kept")
         info = numbers.section_of[info]
     return name, kind, flags, address, offset, size, link, info, alignment, entry
 
@@ -314,10 +315,10 @@ def _rewritten(section: _Section, numbers: _Numbers) -> bytes:
     kind, content = section.header[1], section.content
     if kind == _SHT_RELA:
         entries = struct.iter_unpack("<QIIq", content)  # r_offset, r_info's type and symbol, r_addend
-        return b"".join(struct.pack("<QIIq", at, how, numbers.symbol(s), add) for at, how, s, add in entries)
+        return b"".join(struct.pack("<QIIq", at, r_type, numbers.symbol(s), add) for at, r_type, s, add in entries)
     if kind == _SHT_REL:
         return b"".join(
-            struct.pack("<QII", at, how, numbers.symbol(s)) for at, how, s in struct.iter_unpack("<QII", content)
+            struct.pack("<QII", at, r_type, numbers.symbol(s)) for at, r_type, s in struct.iter_unpack("<QII", content)
         )
     if section.name.startswith(b".nv.info"):
         return b"".join(_attributes(content, numbers))
@@ -365,10 +366,10 @@ def _written(kind: _Kind, sections: Iterable[tuple[tuple[int, ...], bytes]]) -> 
 
 
 def _owner(text: bytes, merged: Merged) -> int:
-    """Return the place of the cubin to which a block of the listing belongs, by the names in it."""
+    """Return the index of the cubin to which a block of the listing belongs, by the names in it."""
     match = _FOREIGN.search(text.partition(b"\n")[0])
     if match is None:
-        raise ValueError("a block of the listing belongs to no cubin")
+        raise ValueError("a block of the listing does not belong to any cubin")
     owner = merged.letters[match[0][0]][0]
     if any(merged.letters[code][0] != owner for code in set(_FOREIGN.findall(text)) for code in code):
         raise ValueError("a block of the listing belongs to several cubins")
@@ -377,9 +378,9 @@ def _owner(text: bytes, merged: Merged) -> int:
 
 def _split_symbols(block: bytes, merged: Merged, blocks: list[list[bytes]]) -> None:
     """Divide a block of undefined symbols, one or two lines each, after a title and a blank line."""
-    title, _, rest = block.partition(b"\n\n")
+    title, _, body = block.partition(b"\n\n")
     own: list[list[bytes]] = [[] for _ in blocks]
-    for line in rest.removesuffix(_BETWEEN).splitlines(keepends=True):
+    for line in body.removesuffix(_BETWEEN).splitlines(keepends=True):
         own[_owner(line, merged)].append(line)
     for lines, block_of in zip(own, blocks, strict=True):
         if lines:

@@ -1,4 +1,4 @@
-"""Reads the resources of kernels from ptxas's log (`-v`) and the cubin.
+"""Read the resources of kernels from ptxas's log (`-v`) and the cubin.
 
 Only the log has spills. Only the cubin always has constant bytes (ptxas 13 does not print them from sm_90 on).
 """

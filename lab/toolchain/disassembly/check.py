@@ -1,4 +1,4 @@
-"""Checks that a listing belongs to a cubin, by the machine code.
+"""Check that a listing belongs to a cubin, by its machine code.
 
 From Volta on, an instruction takes 16 bytes. For every opcode, its general-purpose registers are in bytes 2
 (destination), 3, 4 and 8 (sources), as a listing with encodings (`nvdisasm -hex`) shows.
@@ -22,7 +22,7 @@ _REGISTER = re.compile(r"\bR(\d{1,3})\b")
 
 
 def is_listing_of(listing: str, cubin: bytes) -> bool:
-    """Return whether both have the same functions with the same lengths and registers.
+    """Return whether a listing and a cubin have the same functions with the same lengths and registers.
 
     Only the first register that the listing names for an instruction is compared.
 
@@ -34,11 +34,11 @@ def is_listing_of(listing: str, cubin: bytes) -> bool:
         codes = {s.name.removeprefix(_CODE): s.content for s in sections(cubin) if s.name.startswith(_CODE)}
     except (struct.error, IndexError, ValueError):
         return False
-    found = list(_SECTION.finditer(listing))
-    ends = [*(match.start() for match in found[1:]), len(listing)]
-    texts = {match[1]: (match.end(), end) for match, end in zip(found, ends, strict=True)}
+    headings = list(_SECTION.finditer(listing))
+    ends = [*(match.start() for match in headings[1:]), len(listing)]
+    texts = {match[1]: (match.end(), end) for match, end in zip(headings, ends, strict=True)}
     return (
-        len(texts) == len(found)
+        len(texts) == len(headings)
         and texts.keys() == codes.keys()
         and all(_is_code_of(_INSTRUCTION.findall(listing, *texts[name]), code) for name, code in codes.items())
     )
@@ -48,9 +48,9 @@ def _is_code_of(instructions: list[tuple[str, str]], code: bytes) -> bool:
     end = _BYTES * len(instructions)
     if len(code) < end or any(code[at : at + 2] != _NOP for at in range(end, len(code), _BYTES)):
         return False
-    held = zip(*(code[byte::_BYTES] for byte in _REGISTERS), strict=True)
-    for start, (address, text), numbers in zip(range(0, end, _BYTES), instructions, held, strict=False):
-        named = _REGISTER.search(text)
-        if int(address, 16) != start or (named and int(named[1]) not in numbers):
+    register_bytes = zip(*(code[byte::_BYTES] for byte in _REGISTERS), strict=True)
+    for start, (address, text), numbers in zip(range(0, end, _BYTES), instructions, register_bytes, strict=False):
+        register = _REGISTER.search(text)
+        if int(address, 16) != start or (register and int(register[1]) not in numbers):
             return False
     return True

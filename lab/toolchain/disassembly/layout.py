@@ -1,4 +1,4 @@
-"""Gives a cubin's listing a layout that does not depend on the cubins that were disassembled with it.
+"""Give a cubin's listing a layout that is independent of the cubins disassembled with it.
 
 The layout of nvdisasm depends on all kernels of an image, and on parts that it does not print. Its table of live
 registers has a column for every kind of register that any kernel uses, with the width of the largest number. The table,
@@ -21,7 +21,7 @@ _SPACE = 6
 
 
 def laid_out(listing: str) -> str:
-    """Return the listing of one cubin in that layout.
+    """Return a cubin's listing in the layout of this module.
 
     Args:
         listing: Output of ``nvdisasm -c``, with live registers (``-plr -lrm count``) or without.
@@ -31,13 +31,13 @@ def laid_out(listing: str) -> str:
         places = {str(number): f".L_x_{place}" for place, number in enumerate(numbers)}
         listing = _LABEL.sub(lambda match: places[match[1]], listing)
     listing = _REMARK.sub("  (*", listing)
-    parted = [line.partition(_COMMENT) for line in listing.split("\n")]
-    table = _table({after for _, _, after in parted})
-    code = [before.rstrip() if mark else before for before, mark, _ in parted]
-    width = _SPACE - 1 + max((len(one) for one, (_, mark, _) in zip(code, parted, strict=True) if mark), default=0)
+    parts = [line.partition(_COMMENT) for line in listing.split("\n")]
+    table = _table({after for _, _, after in parts})
+    code = [before.rstrip() if mark else before for before, mark, _ in parts]
+    width = _SPACE - 1 + max((len(text) for text, (_, mark, _) in zip(code, parts, strict=True) if mark), default=0)
     return "\n".join(
-        one.ljust(width) + mark + table.get(after, after) if mark else one
-        for one, (_, mark, after) in zip(code, parted, strict=True)
+        text.ljust(width) + mark + table.get(after, after) if mark else text
+        for text, (_, mark, after) in zip(code, parts, strict=True)
     )
 
 
@@ -54,12 +54,12 @@ def _table(rows: Iterable[str]) -> Mapping[str, str]:
 
 def _row(corner: str, cells: list[str], used: Mapping[int, int]) -> str:
     """Return a row with only the used columns. A number is right-aligned in a centred field of its column's digits."""
-    made = [corner]
+    pieces = [corner]
     for column, cell in enumerate(cells):
         if column not in used:
             continue
         word, width, digits = cell.strip(), len(cell), used[column]
         if word == "#" or word.isdigit():
             cell = word.rjust((width - digits) // 2 + digits).ljust(width)  # noqa: PLW2901 - a cell anew
-        made += [cell, corner]
-    return "".join(made)
+        pieces += [cell, corner]
+    return "".join(pieces)

@@ -1,9 +1,9 @@
-"""nvdisasm: cubins in, listings of their machine code out.
+"""Disassemble cubins with nvdisasm.
 
 A call takes about 0.35 s of processor time before it reads a cubin, to set up the decoder of one architecture, and
 some 0.05 s for each cubin. So one call reads several (`lab.toolchain.cubin.merge`) and lists live registers with the
 code (without them where nvdisasm refuses them). nvdisasm's JSON (`--emit-json`) lacks live registers and would need a
-second call, so source lines come from the image itself (`lab.toolchain.cubin.lines`). `lab.toolchain.cache` spares
+second call, so source lines come from the image itself (`lab.toolchain.cubin.lines`). `lab.toolchain.cache` avoids
 most calls.
 """
 
@@ -34,7 +34,7 @@ _LIVE = ("--print-life-ranges", "--life-range-mode", "count")
 
 
 class _RefusedError(CompileError):
-    """nvdisasm read an image and refuses it: it would again."""
+    """nvdisasm rejected an image, and would reject it again."""
 
 
 def disassembler_version() -> str:
@@ -50,7 +50,7 @@ def disassemble(cubin: bytes) -> Disassembly:
     """Disassemble one cubin.
 
     Raises:
-        CompileError: nvdisasm refuses the image, or does not finish within `TIMEOUT_S`.
+        CompileError: nvdisasm rejects the image, or does not finish within `TIMEOUT_S`.
         MissingToolError: There is no nvdisasm.
         WorkerLostError: nvdisasm was killed.
     """
@@ -72,14 +72,14 @@ def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]
     together: dict[int, str] = {}
     for alike in _mergeable(cubins):
         together |= _listings_together(tool, cubins, alike)
-    made: list[Disassembly | CompileError] = []
+    results: list[Disassembly | CompileError] = []
     for place, cubin in enumerate(cubins):
         try:
             listing = together[place] if place in together else _listing(tool, cubin)
-            made.append(_disassembly(cubin, listing, version))
+            results.append(_disassembly(cubin, listing, version))
         except CompileError as error:
-            made.append(error)
-    return made
+            results.append(error)
+    return results
 
 
 @functools.cache  # asked for every variant
@@ -111,19 +111,19 @@ def _listing(tool: Path, cubin: bytes) -> str:
 
 
 def _mergeable(cubins: Sequence[bytes]) -> Iterator[dict[int, Part]]:
-    """Yield groups of two or more cubins, by their places, that can be merged into one image."""
+    """Yield groups of two or more cubins, by their indices, that can be merged into one image."""
     kinds: dict[tuple[object, ...], dict[int, Part]] = {}
     for place, cubin in enumerate(cubins if len(cubins) > 1 else ()):
         try:
-            one = part(cubin)
+            mergeable = part(cubin)
         except ValueError:
             continue  # it has contents that cannot be merged, and is disassembled alone
-        kinds.setdefault(one.kind, {})[place] = one
+        kinds.setdefault(mergeable.kind, {})[place] = mergeable
     yield from (alike for alike in kinds.values() if len(alike) > 1)
 
 
 def _listings_together(tool: Path, cubins: Sequence[bytes], alike: dict[int, Part]) -> dict[int, str]:
-    """Return the listings of cubins from one call, by their places. Those that are missing need separate calls.
+    """Disassemble cubins in one call and return the listings by index; missing ones need separate calls.
 
     nvdisasm refuses the whole image if it refuses one cubin. A listing is left out if its registers or its number of
     instructions differ from the cubin's machine code, or if it has calls through pointers, whose live registers depend

@@ -23,10 +23,10 @@ INSTALL = "python -m pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cu
 FIRST_WITHOUT_SUFFIX = 13
 """CUDA 13 dropped the major version from its wheels' names."""
 FIRST_WITH_CACHE = (12, 9)
-"""Since this version NVRTC has a cache of its own and `--no-cache`; 12.8 refuses the option."""
+"""The first version in which NVRTC has its own cache and `--no-cache`; 12.8 rejects the option."""
 
 _FOR_CUTLASS = ("--device-as-default-execution-space", "--diag-suppress=20044")
-"""CUTLASS has constexpr functions that name no execution space, and extern arrays that NVRTC says it makes static."""
+"""Options for CUTLASS's functions without an execution space and for NVRTC's warning on extern arrays."""
 
 _SPELLINGS = {
     "__asm__": "--define-macro=__asm__=asm",
@@ -34,11 +34,11 @@ _SPELLINGS = {
     "__volatile": "--define-macro=__volatile=volatile",
     "__int128": "--device-int128",
 }
-"""Words of GNU C++ that nvcc takes, and the option with which NVRTC takes them."""
+"""GNU C++ keywords that nvcc accepts, and the options with which NVRTC accepts them."""
 _SPELT = re.compile(rf"(?<!\w)(?:{'|'.join(_SPELLINGS)})(?!\w)")
 
 _MOST_SHOWN = 3
-"""Headers that are not here and that an error names."""
+"""Maximum number of missing headers that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Nvrtc:
         header_folder: Folder of CUDA's headers, or None; without them, only sources without includes compile.
         header_version: Version of the headers.
         cutlass_folder: Folder of CUTLASS's headers, or None.
-        cutlass_version: Version of them.
+        cutlass_version: Version of CUTLASS's headers.
     """
 
     library: Path
@@ -82,14 +82,14 @@ class Nvrtc:
         return can_target(arch, self.architectures)
 
     def compile(self, request: CompileRequest) -> Build:
-        """Compile.
+        """Compile a request.
 
         The build's `command` lists NVRTC's options. If the source has includes, `--include-path=<CUDA headers>` stands
         for the folder on this machine.
 
         Raises:
             UserError: An option is not accepted.
-            CompileError: NVRTC refuses the source, or it includes a file that it may not.
+            CompileError: NVRTC rejects the source, or it includes a file that is not allowed.
             MissingToolError: NVRTC cannot be loaded, or has an internal failure.
         """
         started = time.perf_counter()
@@ -106,101 +106,101 @@ class Nvrtc:
         check(request.source, request.name, own, command)
         check_expressions(request, command)
         folders = headers.Headers(self.header_folder, self.cutlass_folder)
-        given = headers.embed(request.source, request.name, own, folders)
-        if headers.includes_cutlass(given):
+        embedded = headers.embed(request.source, request.name, own, folders)
+        if headers.includes_cutlass(embedded):
             options = (*options, *(option for option in _FOR_CUTLASS if option not in options))
             command = _shown(options, request)
-        made = load(self.library).compile(
-            given.source,
+        output = load(self.library).compile(
+            embedded.source,
             f"/{request.name}",
-            (*options, *(f"--include-path={root}" for root in given.search)),
-            given.texts,
+            (*options, *(f"--include-path={root}" for root in embedded.search)),
+            embedded.texts,
             request.kernels,
         )
-        log = made.log.replace(f"/{request.name}", request.name)
-        if not made.ok:
+        log = output.log.replace(f"/{request.name}", request.name)
+        if not output.ok:
             if error := unresolved(request, log, command):
                 raise error
-            why = f"{_left_out(given.left_out, log)}{self._missing_headers(log, given)}{_host_code(log)}"
-            raise CompileError(first_error(log) + why, log, command)
-        if not made.cubin or not made.ptx:
+            remarks = f"{_left_out(embedded.left_out, log)}{self._missing_headers(log, embedded)}{_host_code(log)}"
+            raise CompileError(first_error(log) + remarks, log, command)
+        if not output.cubin or not output.ptx:
             raise CompileError("NVRTC made no machine code; remove the option that requests other output", log, command)
         return Build(
-            ptx=made.ptx,
-            cubin=made.cubin,
-            resources=resources(log, made.cubin),
+            ptx=output.ptx,
+            cubin=output.cubin,
+            resources=resources(log, output.cubin),
             log=log,
             command=command,
             toolchain=self.name,
             version=self.version,
             arch=request.arch,
             seconds=time.perf_counter() - started,
-            symbols=dict(made.symbols),
+            symbols=dict(output.symbols),
         )
 
-    def _missing_headers(self, log: str, given: headers.Embedded) -> str:
-        """Return how to install CUDA's headers, if a header cannot be opened and there are none for this version."""
-        is_missing = given.left_out or "could not open source file" in log
+    def _missing_headers(self, log: str, embedded: headers.Embedded) -> str:
+        """Return advice on installing CUDA's headers if a header cannot be opened and this version has none."""
+        is_missing = embedded.left_out or "could not open source file" in log
         if self.header_folder is not None or not is_missing:
             return ""
         return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
 
 
 def _shown(options: Sequence[str], request: CompileRequest) -> str:
-    """Return the command to show, with a stand-in for the folder of CUDA's headers if the source has includes."""
+    """Return the command to show, with a placeholder for CUDA's header folder if the source has includes."""
     asks = headers.includes_any("\n".join((request.source, *dict(request.included).values())))
     return " ".join(["nvrtc", *options, *(["--include-path='<CUDA headers>'"] if asks else []), request.name])
 
 
 def _without_cache(version: str) -> tuple[str, ...]:
-    """Return the option that makes this version compile anew every time.
+    """Return the option that disables NVRTC's own cache, if this version has one.
 
-    Where there is a driver, NVRTC answers from its cache what any process of the user compiled before, and leaves out
-    what ptxas reported: spills and warnings. lab has a cache of its own, which keeps the log.
+    With a driver, NVRTC's cache returns what any process of the user compiled before, but without ptxas's report of
+    spills and warnings. lab's own cache keeps the log.
     """
-    numbers = tuple(int(part) for part in version.split(".")[:2])
+    numbers = tuple(int(number) for number in version.split(".")[:2])
     return ("--no-cache",) if numbers >= FIRST_WITH_CACHE else ()
 
 
 def _spellings(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the options for words of GNU C++ that texts use. Headers of CUDA define none of them."""
+    """Return the options for GNU C++ keywords in the texts; CUDA's headers define none of them."""
     used = {word for text in texts for word in _SPELT.findall(text)}
     return tuple(option for word, option in _SPELLINGS.items() if word in used)
 
 
 def _left_out(missing: Mapping[str, headers.LeftOut], log: str) -> str:
-    """Return which headers are not here, if there are any: an error may come from what they would have declared."""
-    met = [one for one in missing.values() if one.told in log] or list(missing.values())  # -w hides all of them
-    if not met:
+    """Return a remark on missing headers, whose declarations an error may be due to; empty if none is missing."""
+    reported = [file for file in missing.values() if file.told in log] or list(missing.values())  # -w hides all of them
+    if not reported:
         return ""
-    shown = "; ".join(one.why for one in met[:_MOST_SHOWN])
-    return f" ({shown}{f'; and {len(met) - _MOST_SHOWN} more' if len(met) > _MOST_SHOWN else ''})"
+    listed = "; ".join(file.why for file in reported[:_MOST_SHOWN])
+    return f" ({listed}{f'; and {len(reported) - _MOST_SHOWN} more' if len(reported) > _MOST_SHOWN else ''})"
 
 
 def _host_code(log: str) -> str:
-    """Return what to do about host functions, if there are any."""
+    """Return advice on host functions if the log complains about any."""
     if "host functions are not allowed" not in log:
         return ""
     return " (put host code between #ifndef __CUDACC_RTC__ and #endif, or use the toolchain nvcc)"
 
 
-def find_nvrtcs(wanted: str = "") -> Iterator[Nvrtc]:
-    """Yield the NVRTCs of this machine whose version begins with `wanted`, each version once, the default first."""
-    seen: set[str] = set()
-    for found in locate.nvrtcs():
-        if found.may_be(wanted):
+def find_nvrtcs(prefix: str = "") -> Iterator[Nvrtc]:
+    """Yield this machine's NVRTCs whose version begins with `prefix`, each version once, the default first."""
+    yielded: set[str] = set()
+    for nvrtc_file in locate.nvrtcs():
+        if nvrtc_file.may_be(prefix):
             try:
-                library = load(found.path)
+                library = load(nvrtc_file.path)
             except MissingToolError:
                 continue
-            if is_version(library.version, wanted) and library.version not in seen:
-                seen.add(library.version)
+            if is_version(library.version, prefix) and library.version not in yielded:
+                yielded.add(library.version)
                 yield _toolchain(library)
 
 
-def find_nvrtc(wanted: str = "") -> Nvrtc | None:
-    """Return the default NVRTC whose version begins with `wanted`, or None."""
-    return next(find_nvrtcs(wanted), None)
+def find_nvrtc(prefix: str = "") -> Nvrtc | None:
+    """Return the default NVRTC whose version begins with `prefix`, or None."""
+    return next(find_nvrtcs(prefix), None)
 
 
 def _toolchain(library: NvrtcLibrary) -> Nvrtc:
@@ -220,7 +220,7 @@ def install(version: str = "") -> str:
     """Return the command that installs an NVRTC beside all others, with the headers of its release.
 
     Args:
-        version: Its version, as far as it matters: `12.9`. If empty, the one that `lab` depends on.
+        version: Its version or the first numbers of it: `12.9`. If empty, the one that `lab` depends on.
     """
     if not version:
         return INSTALL

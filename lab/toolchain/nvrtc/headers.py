@@ -1,13 +1,13 @@
-"""Passes the headers of CUDA and CUTLASS to NVRTC in memory, under names that are the same on every machine.
+"""Pass the headers of CUDA and CUTLASS to NVRTC in memory, under names that are the same on every machine.
 
 A header from NVRTC's include path enters the PTX's `.file` table with its path on this machine. A header that is passed
 in memory as `/cuda/cuda_fp16.h` enters with that name. The include lines that lead from the source to CUDA's headers
 are rewritten to those names in place, so that line numbers stay. CUTLASS's headers are passed as
 `/cutlass/cute/tensor.hpp`, files of the user's own as `/mine.h`.
 
-NVRTC looks for a name among the texts in memory first. A name that leads nowhere is passed, too: without it, NVRTC
-would look for the file on the disk, from the root folder, where its source pretends to be. Its text is a warning that
-it is left out, for most kernels that one meets stand in extensions of a framework, whose headers serve host code.
+NVRTC looks for a name among the texts in memory first. A missing header is passed, too, since NVRTC would
+otherwise look for it on disk, from the root folder, where its source pretends to be. Its text is only a warning, since
+many kernels are part of a framework's extension, whose headers serve host code.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _GET = re.compile(
     r"tuple_element_t<I, integer_sequence<T, Ints\.\.\.>>\s+get\(integer_sequence<T, Ints\.\.\.>\) \{\s+"
     r"static_assert\(I < sizeof\.\.\.\(Ints\)"
 )
-"""CuTe's `get` of a sequence of numbers. CCCL has one, too, since CUDA 13.1 or so, and calls are ambiguous."""
+"""CuTe's `get` for integer sequences. CCCL has one, too, since about CUDA 13.1, so that calls are ambiguous."""
 _LACKING = {"cuda/ptx": ("cuda_fp16.h", "cuda_bf16.h")}
-"""Headers of CUDA that others of its headers use without an include line: those of CCCL 13.3 name `__half2`."""
+"""CUDA headers and the headers they use without including them: CCCL 13.3 uses `__half2`."""
 _BROUGHT = (
     ("curand", "python -m pip install nvidia-curand"),
     ("cute/", "python -m pip install --no-deps nvidia-cutlass"),
     ("cutlass/", "python -m pip install --no-deps nvidia-cutlass"),
 )
-"""How names of headers begin that a further package brings."""
+"""Prefixes of header names that need another package, and the command that installs it."""
 _MACRO_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.MULTILINE)
 
@@ -54,7 +54,7 @@ _DRIVER_INCLUDE = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*[<"]{re.escape(DRIVER
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Folders of headers that are not the user's.
+    """Header folders of CUDA and CUTLASS.
 
     Attributes:
         cuda: CUDA's, or None.
@@ -85,8 +85,8 @@ class Headers:
         return next(folder / name[len(root) + 1 :] for root, folder in self._folders() if name.startswith(f"{root}/"))
 
     def _folders(self) -> list[tuple[str, Path]]:
-        named = ((ROOT, self.cuda), (CUTLASS_ROOT, self.cutlass))
-        return [(root, folder) for root, folder in named if folder is not None]
+        by_root = ((ROOT, self.cuda), (CUTLASS_ROOT, self.cutlass))
+        return [(root, folder) for root, folder in by_root if folder is not None]
 
 
 @functools.cache  # as `_header`
@@ -98,8 +98,8 @@ def _places(folder: Path) -> tuple[Path, tuple[str, ...]]:
 @functools.cache  # headers name each other some two thousand times, and each time a path has ten links to look for
 def _below(folder: Path, path: str) -> str | None:
     """Return the path of a file within a folder, without symbolic links; None for one that is elsewhere."""
-    real, found = _places(folder)[0], Path(os.path.realpath(path))
-    return found.relative_to(real).as_posix() if found.is_relative_to(real) else None
+    real, resolved = _places(folder)[0], Path(os.path.realpath(path))
+    return resolved.relative_to(real).as_posix() if resolved.is_relative_to(real) else None
 
 
 def roots(folder: Path) -> tuple[Path, ...]:
@@ -119,11 +119,11 @@ def names_cutlass(source: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file that a source includes and that is not here.
+    """An included file that was not found.
 
     Attributes:
-        name: As the include line has it.
-        file: Where that line is.
+        name: Its name in the include line.
+        file: The file with that line.
         line: Its number.
     """
 
@@ -133,20 +133,20 @@ class LeftOut:
 
     @property
     def told(self) -> str:
-        """What a compiler's log says of it."""
+        """The warning about it in a compiler's log."""
         return f'"{self.name}"{LEFT_OUT}'
 
     @property
     def text(self) -> str:
-        """What the compiler reads in its place."""
+        """The text that the compiler reads in its place."""
         return f'#line {self.line} "/{self.file}"\n#warning {self.told}\n'
 
     @property
     def why(self) -> str:
-        """What an error says that it may have caused."""
+        """The remark for an error that it may have caused."""
         text = f'{self.file}({self.line}): could not open source file "{self.name}"'
-        text += ": it is not in the folder of the source or of CUDA"
-        return text + next((f"; {how} brings it" for start, how in _BROUGHT if self.name.startswith(start)), "")
+        text += ": it is neither in the source's folder nor in CUDA's"
+        return text + next((f"; {command} brings it" for start, command in _BROUGHT if self.name.startswith(start)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Embedded:
         source: The text, with its include lines rewritten.
         texts: Maps the names in include lines to texts.
         search: Folders that NVRTC searches for CUDA's headers, where they could not be passed in memory.
-        left_out: The files that are nowhere, in whose place NVRTC reads a warning, by the names in include lines.
+        left_out: The missing files, in whose place NVRTC reads a warning, by the names in include lines.
     """
 
     source: str
@@ -167,7 +167,7 @@ class Embedded:
 
 
 def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> Embedded:
-    """Collect what a source includes, and rewrite its include lines.
+    """Collect the files that a source includes, and rewrite its include lines.
 
     If a header includes a file whose name is a macro (parts of CCCL do), CUDA's headers stay on the disk, since some
     would otherwise be read twice, from memory and from the disk. Line tables then name folders of this machine.
@@ -182,34 +182,34 @@ def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> E
     own = {key: text for key, text in texts.items() if key}
     for in_memory in ((ROOT, CUTLASS_ROOT), (CUTLASS_ROOT,)):
         pending: list[str] = []
-        found = {
+        rewritten = {
             key: _rewritten(text, key or name, own, folders, pending=pending, in_memory=in_memory)
             for key, text in texts.items()
         }
-        reached, whole = _reached(pending, folders, in_memory)
-        if whole:
+        reached, is_complete = _reached(pending, folders, in_memory)
+        if is_complete:
             break
-    left_out = {key: one for _, nowhere in found.values() for key, one in nowhere.items()}
-    missing = {key: one.text for key, one in left_out.items()}
-    named = any(_DRIVER_INCLUDE.search(text) for text in reached.values())
-    if folders.find(DRIVER) is not None and (named or ROOT not in in_memory):
+    left_out = {key: missing_file for _, nowhere in rewritten.values() for key, missing_file in nowhere.items()}
+    missing = {key: missing_file.text for key, missing_file in left_out.items()}
+    includes_driver = any(_DRIVER_INCLUDE.search(text) for text in reached.values())
+    if folders.find(DRIVER) is not None and (includes_driver or ROOT not in in_memory):
         missing[DRIVER] = replaced(DRIVER) or ""  # for headers of CUDA that include it
-    given = {f"/{key}": text for key, (text, _) in found.items() if key}
+    own_texts = {f"/{key}": text for key, (text, _) in rewritten.items() if key}
     if ROOT in in_memory or folders.cuda is None:
-        return Embedded(found[""][0], {**missing, **reached, **given}, left_out=left_out)
-    completed = {one: _header(folders, there, ()).text for one in _LACKING if (there := folders.find(one)) is not None}
-    return Embedded(found[""][0], {**missing, **completed, **reached, **given}, roots(folders.cuda), left_out)
+        return Embedded(rewritten[""][0], {**missing, **reached, **own_texts}, left_out=left_out)
+    completed = {key: _header(folders, file, ()).text for key in _LACKING if (file := folders.find(key)) is not None}
+    return Embedded(rewritten[""][0], {**missing, **completed, **reached, **own_texts}, roots(folders.cuda), left_out)
 
 
-def includes_cutlass(given: Embedded) -> bool:
+def includes_cutlass(embedded: Embedded) -> bool:
     """Return whether a source reaches any of CUTLASS's headers."""
-    return any(name.startswith(f"{CUTLASS_ROOT}/") for name in given.texts)
+    return any(name.startswith(f"{CUTLASS_ROOT}/") for name in embedded.texts)
 
 
 def _reached(pending: list[str], folders: Headers, in_memory: tuple[str, ...]) -> tuple[dict[str, str], bool]:
     """Return the texts of headers and of those that they include, and whether these are all.
 
-    They are not where CUDA's headers are asked for and one includes a file whose name is a macro, at which this ends.
+    If CUDA's headers are passed in memory and one of them includes a file whose name is a macro, the search ends there.
     """
     reached: dict[str, str] = {}
     while pending:
@@ -224,7 +224,7 @@ def _reached(pending: list[str], folders: Headers, in_memory: tuple[str, ...]) -
 
 
 def _with_standard(texts: Mapping[str, str], folders: Headers) -> dict[str, str]:
-    """Add the standard headers that the user's texts name and CUDA's folder lacks, and those that these name."""
+    """Add the standard headers that the user's texts include and CUDA's folder lacks, transitively."""
     with_std = any(uses_std(text) for text in texts.values())
     every, pending = dict(texts), list(texts.values())
     while pending:
@@ -242,47 +242,47 @@ def _with_standard(texts: Mapping[str, str], folders: Headers) -> dict[str, str]
 
 
 def _named(text: str) -> list[str]:
-    """Return the names of files that a text includes or asks for."""
-    asked: list[str] = []
+    """Return the names of files in a text's includes and `__has_include` tests."""
+    names: list[str] = []
 
-    def note(one: Include) -> bool:
-        asked.append(one.name)
+    def note(include: Include) -> bool:
+        names.append(include.name)
         return False
 
     resolve_questions(text, note)
-    return [*asked, *(one.name for one in includes(text))]
+    return [*names, *(include.name for include in includes(text))]
 
 
 def _rewritten(
     text: str, name: str, own: Mapping[str, str], folders: Headers, *, pending: list[str], in_memory: tuple[str, ...]
 ) -> tuple[str, dict[str, LeftOut]]:
-    """Rewrite the include lines of a text of the user's.
+    """Rewrite the include lines of one of the user's texts.
 
     Args:
         text: The text.
         name: Its name, for messages.
         own: The user's own files.
         folders: Where the other headers are.
-        pending: Receives those of them that it includes and that are passed in memory.
+        pending: Receives the other headers that it includes and that are passed in memory.
         in_memory: The roots of those; others stay on the disk.
 
     Returns:
-        The text, and the names that lead nowhere.
+        The text, and the missing files by name.
     """
     nowhere: dict[str, LeftOut] = {}
 
-    def is_there(one: Include) -> bool:
-        return one.name in own or f"{FOLDER}/{one.name}" in own or folders.find(one.name) is not None
+    def is_there(include: Include) -> bool:
+        return include.name in own or f"{FOLDER}/{include.name}" in own or folders.find(include.name) is not None
 
-    def name_of(one: Include) -> str | None:
-        if one.name in own:
-            return f"/{one.name}"
-        answer = f"{FOLDER}/{one.name}"
-        if answer in own and answer != name:  # a text may add to the header that it stands for
+    def name_of(include: Include) -> str | None:
+        if include.name in own:
+            return f"/{include.name}"
+        answer = f"{FOLDER}/{include.name}"
+        if answer in own and answer != name:  # a text may extend the header that it replaces
             return f"/{answer}"
-        header = folders.find(one.name)
+        header = folders.find(include.name)
         if header is None:
-            nowhere.setdefault(one.name, LeftOut(one.name, name, _line(text, one.start)))
+            nowhere.setdefault(include.name, LeftOut(include.name, name, _line(text, include.start)))
             return None
         if not header.startswith(in_memory):
             return None
@@ -296,10 +296,10 @@ def _rewritten(
 def _line(text: str, position: int) -> int:
     """Return the number of a position's line, from 1, as compilers count after `#line` directives."""
     before = text[:position]
-    told = list(_LINE.finditer(before))
-    if not told:
+    directives = list(_LINE.finditer(before))
+    if not directives:
         return before.count("\n") + 1
-    return int(told[-1][1]) + before.count("\n", told[-1].end())
+    return int(directives[-1][1]) + before.count("\n", directives[-1].end())
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +319,9 @@ class _Header:
 
 @functools.cache  # headers do not change while the process lives, and reading all of them takes a quarter of a second
 def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> _Header:
-    """Read a header."""
+    """Read a header and rewrite its include lines."""
     path = folders.path(name)
-    text, found = path.read_text(errors="replace"), list[str]()
+    text, included = path.read_text(errors="replace"), list[str]()
     if name.startswith(f"{CUTLASS_ROOT}/"):
         text = _GET.sub(lambda match: _preferred(match[0]), text)
         if _std_has_tuples(folders.cuda):
@@ -331,27 +331,27 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> _Header:
         header = folders.find(match[2][1:-1], path.parent if match[2].startswith('"') else None)
         if header is None or not header.startswith(in_memory) or header == f"{ROOT}/{DRIVER}":
             return match[0]
-        found.append(header)
+        included.append(header)
         return f'{match[1]}"{header}"'
 
-    lacking = next((names for one, names in _LACKING.items() if name.endswith(f"/{one}")), ())
-    there = [one for one in lacking if folders.find(one) is not None]
-    text = "".join(f"#include <{one}>\n" for one in there) + f"#line 1\n{text}" if there else text
+    lacking = next((names for key, names in _LACKING.items() if name.endswith(f"/{key}")), ())
+    available = [header for header in lacking if folders.find(header) is not None]
+    text = "".join(f"#include <{header}>\n" for header in available) + f"#line 1\n{text}" if available else text
     text = _INCLUDE.sub(replace, text)
-    return _Header(text, tuple(found), bool(_MACRO_INCLUDE.search(text)))
+    return _Header(text, tuple(included), bool(_MACRO_INCLUDE.search(text)))
 
 
 def _preferred(get: str) -> str:
-    """Return `_GET` as a more specialised template, which every call with a sequence that is not empty then means."""
+    """Return `_GET` as a more specialised template, which calls with a non-empty sequence then resolve to."""
     get = get.replace("T... Ints", "T First, T... Ints").replace("<T, Ints...>", "<T, First, Ints...>")
     return get.replace("sizeof...(Ints)", "sizeof...(Ints) + 1")
 
 
 @functools.cache
 def _std_has_tuples(cuda: Path | None) -> bool:
-    """Return whether CCCL declares std::tuple_size and std::tuple_element where there is no standard library.
+    """Return whether CCCL declares std::tuple_size and std::tuple_element without a standard library.
 
-    It does since CUDA 13.1 or so, with one type; CUTLASS 4.2 declares them itself, as CCCL's of then, with a pack.
+    It does since about CUDA 13.1, with one type. CUTLASS 4.2 declares them itself, with a pack as in CCCL at the time.
     """
     for root in roots(cuda) if cuda is not None else ():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Calls libnvrtc through ctypes: one library for each path, any number of versions in one process.
+"""Call libnvrtc through ctypes: one library per path, any number of versions in one process.
 
 It is written by hand because NVIDIA's own bindings load only one NVRTC of one CUDA major version, and a comparison of
 compilers needs 11.8, 12.9 and 13.x beside each other. The eleven functions that are called have kept their signatures
@@ -30,7 +30,7 @@ class NvrtcOutput:
         ptx: PTX text; empty if it did not compile.
         cubin: The ELF image; empty for a virtual architecture.
         log: Everything the compiler printed.
-        symbols: Symbols of the kernels that were asked for, by their expressions; empty if it did not compile.
+        symbols: Symbols of the requested kernels, by their expressions; empty if it did not compile.
     """
 
     ok: bool
@@ -124,19 +124,19 @@ class NvrtcLibrary:
         self._call("nvrtcGetLoweredName", program, from_global_scope(kernel).encode(), ctypes.byref(symbol))
         return (symbol.value or b"").decode()
 
-    def _bytes(self, what: str, program: ctypes.c_void_p, *, closed: bool = True) -> bytes:
-        """Return an output, whose size and content have a function each.
+    def _bytes(self, output: str, program: ctypes.c_void_p, *, closed: bool = True) -> bytes:
+        """Return an output, using the functions for its size and its content.
 
         Args:
-            what: Part of the functions' names: `PTX`.
+            output: Part of the functions' names: `PTX`.
             program: The program.
             closed: Whether the output is text with a closing NUL, which is removed.
         """
         size = ctypes.c_size_t()
-        if getattr(self._api, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) != _SUCCESS:
+        if getattr(self._api, f"nvrtcGet{output}Size")(program, ctypes.byref(size)) != _SUCCESS:
             return b""
         buffer = ctypes.create_string_buffer(size.value)
-        self._call(f"nvrtcGet{what}", program, buffer)
+        self._call(f"nvrtcGet{output}", program, buffer)
         return buffer.raw.rstrip(b"\0") if closed else buffer.raw
 
     def _call(self, function: str, *arguments: object) -> None:
@@ -147,7 +147,7 @@ class NvrtcLibrary:
 
 @functools.cache  # loading takes 50 ms, and a library stays loaded anyway
 def load(path: Path) -> NvrtcLibrary:
-    """Return the library of a path, which a process loads once.
+    """Load a library, once per process.
 
     Raises:
         MissingToolError: It cannot be loaded.

@@ -1,10 +1,10 @@
-"""Headers of the C and C++ standard libraries, and of libraries for the host, for a compiler that has none of them.
+"""Headers of the C and C++ standard libraries and of host libraries, for a compiler without any of them.
 
-NVRTC compiles device code alone and comes with no standard library. Files that were written for nvcc include it all
-the same. What device code may use of it stands here as small texts: integer types, limits, constants of `<math.h>`,
+NVRTC compiles device code alone and comes with no standard library. Files written for nvcc include it nevertheless.
+The parts for device code are provided here as small texts: integer types, limits, constants of `<math.h>`,
 `std::min`, `std::numeric_limits`. More of C++ (`<type_traits>`, `<tuple>`) comes from `cuda::std` of CUDA's headers,
-which takes seconds to compile and is given only to sources that write `std::`. What only the host can use is an empty
-text.
+which takes seconds to compile and is given only to sources that write `std::`. Host-only headers are empty
+texts.
 
 A change of these texts changes builds: raise `lab.toolchain.cache.SCHEMA` with it.
 """
@@ -26,7 +26,7 @@ FOLDER = "standard"
 """The folder under which line tables name these headers."""
 
 DRIVER = "cuda.h"
-"""The header of CUDA's driver."""
+"""The header of the CUDA driver API."""
 
 C_HEADERS = frozenset(
     _words(
@@ -62,7 +62,7 @@ _FROM_CUDA = frozenset(
         """
     )
 )
-"""Headers of C++ that `cuda::std` has for device code."""
+"""C++ headers that `cuda::std` provides for device code."""
 
 _HOST_ALONE = frozenset(
     [
@@ -78,7 +78,7 @@ _HOST_ALONE = frozenset(
         *("cuda_occupancy.h", "driver_functions.h", "channel_descriptor.h"),
     ]
 )
-"""Headers of libraries for the host. NVRTC reads none of them, also where they are installed."""
+"""Headers of host libraries, which NVRTC never reads, even if they are installed."""
 _HOST_ALONE_OF_CUDA = frozenset(
     f"thrust/{name}.h"
     for name in _words(
@@ -96,40 +96,40 @@ _HOST_ALONE_OF_CUDA = frozenset(
     )
 )
 _HOST_FOLDERS = ("thrust/mr/", "thrust/random/", "thrust/system/", "cub/device/", "cub/util_allocator.cuh")
-"""Headers that CUDA has and NVRTC cannot read, and how names of further ones begin."""
+"""Prefixes of further CUDA headers that NVRTC cannot read."""
 
 _USES_STD = re.compile(r"\bstd\s*::|\bnumeric_limits\b")
 _GUARD = "#ifndef {guard}\n#define {guard}\n{text}#endif\n"
 
 
 def uses_std(text: str) -> bool:
-    """Return whether a text names anything of the namespace `std`."""
+    """Return whether a text uses the namespace `std`."""
     return bool(_USES_STD.search(text))
 
 
 def replaced(name: str) -> str | None:
-    """Return the text that stands for a header of CUDA or CUTLASS that NVRTC refuses; None for any other."""
+    """Return the replacement of a CUDA or CUTLASS header that NVRTC rejects; None for any other."""
     if name in _HOST_ALONE_OF_CUDA or name.startswith(_HOST_FOLDERS):
         return f"namespace {name.partition('/')[0]} {{}}\n"
     if name in _HOST_ALONE or name == "cutlass/cluster_launch.hpp":  # the latter launches kernels
         return ""
     if name == DRIVER:
         return _guarded(name, _DRIVER)
-    if name == _DEVICE_RUNTIME:  # without the word it warns that it is internal
+    if name == _DEVICE_RUNTIME:  # without the macro it warns that it is internal
         return _guarded(name, f"#define {_INTERNAL}\n#include <{name}>\n#undef {_INTERNAL}\n")
-    if name == "cudaTypedefs.h":  # what declares types stands in one text alone
+    if name == "cudaTypedefs.h":  # types are declared in one text only
         return f"#include <{DRIVER}>\n"
-    return _guarded(name, "".join(f"#include <cub/{one}>\n" for one in _CUB)) if name == "cub/cub.cuh" else None
+    return _guarded(name, "".join(f"#include <cub/{path}>\n" for path in _CUB)) if name == "cub/cub.cuh" else None
 
 
 def standard(name: str, *, with_std: bool = True) -> str | None:
-    """Return the text of a header that CUDA does not have, by its name in an include line; None for an unknown one.
+    """Return the text of a header that CUDA lacks, by its name in an include line; None if it is unknown.
 
     Args:
         name: `stdint.h`, `cstdint`, `vector`, `cublas_v2.h`.
-        with_std: The source names something of the namespace `std`; else what only `cuda::std` has is left out.
+        with_std: Whether the source uses the namespace `std`; if not, parts that need `cuda::std` are left out.
     """
-    if name.startswith("cutlass/util/"):  # what CUTLASS's examples use around their kernels
+    if name.startswith("cutlass/util/"):  # host utilities of CUTLASS's examples
         return ""
     stem = name.removesuffix(".h")
     if name in _CPP_HEADERS and name not in _TEXTS:
@@ -152,7 +152,7 @@ def _using(names: str) -> str:
 
 
 def _defined(values: str) -> str:
-    """Return a definition for each line `NAME VALUE`, which gives way to one that is there."""
+    """Return a guarded #define for each line `NAME VALUE`."""
     pairs = (line.strip().split(None, 1) for line in values.strip().splitlines())
     return "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in pairs)
 
@@ -348,9 +348,9 @@ typedef struct CUstream_st* CUstream;
 typedef struct CUevent_st* CUevent;
 """
 _CUB = (
-    *(f"block/block_{one}.cuh" for one in _words("exchange histogram load radix_sort reduce scan shuffle store")),
-    *(f"warp/warp_{one}.cuh" for one in _words("exchange load merge_sort reduce scan store")),
-    *(f"thread/thread_{one}.cuh" for one in _words("load operators reduce scan store")),
+    *(f"block/block_{word}.cuh" for word in _words("exchange histogram load radix_sort reduce scan shuffle store")),
+    *(f"warp/warp_{word}.cuh" for word in _words("exchange load merge_sort reduce scan store")),
+    *(f"thread/thread_{word}.cuh" for word in _words("load operators reduce scan store")),
 )
 IMPLICIT: dict[str, frozenset[str]] = {
     "math.h": frozenset(line.split()[0] for line in _MATH.strip().splitlines()),
@@ -360,4 +360,4 @@ IMPLICIT: dict[str, frozenset[str]] = {
     "sys/types.h": frozenset(_words("uint ushort ulong u_char u_short u_int u_long ssize_t")),
     _DEVICE_RUNTIME: frozenset(["cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"]),
 }
-"""Names that a source for nvcc has without an include line of its own, by the header that defines them."""
+"""Names that nvcc provides without an include line, by the header that defines them."""

@@ -1,1 +1,1 @@
-"""Triton functions as sources: a process of their own runs the user's Python file and compiles one function of it."""
+"""Triton functions as sources: a separate process runs the user's Python file and compiles one function of it."""

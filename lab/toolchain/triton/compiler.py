@@ -1,4 +1,4 @@
-"""The toolchain `triton`: a Triton function becomes PTX in a process of its own, and Triton's own ptxas assembles it.
+"""The toolchain `triton`: a separate process compiles a Triton function to PTX and runs Triton's ptxas on it.
 
 No GPU is needed. The user's Python file runs in that process, in an empty folder, with the rights of the user: naming a
 `.py` as a source is the permission. Names of folders of this machine are removed from the line table.
@@ -39,8 +39,8 @@ class Triton:
     """The toolchain, made by `find_triton`. Picklable. Its requests are those of `TritonSource`.
 
     A build's `launch` has `threads` (of a block), `dynamic_shared_bytes`, `cluster` (blocks), and `hidden_pointers`:
-    pointers behind the function's own arguments, which are null, but for the first where the function needs global
-    memory of its own: `scratch_bytes` for each block, in which it keeps the tensor descriptors that it makes.
+    pointers after the function's own arguments. They are null, except that the first points to `scratch_bytes` of
+    global memory per block if the function needs it, for the tensor descriptors that it creates.
 
     Attributes:
         python: The Python that has Triton.
@@ -62,15 +62,15 @@ class Triton:
 
     @property
     def identity(self) -> str:
-        """Empty: Triton's wheel has everything that decides its output."""
+        """Empty: Triton's wheel has everything that determines its output."""
         return ""
 
     def supports(self, arch: str) -> bool:
-        """Return whether `arch` is a target at all."""
+        """Return whether `arch` is a valid target name."""
         return can_target(arch, ())
 
     def compile(self, request: CompileRequest) -> Build:
-        """Compile.
+        """Compile a request.
 
         Raises:
             CompileError: The file or the function is wrong, or compiling it takes longer than `TIMEOUT_S`.
@@ -81,11 +81,11 @@ class Triton:
         command = f"triton.compile({source.file}:{source.function}, {request.arch}, num_warps={source.num_warps})"
         with scratch("lab-triton-") as empty:
             folder = empty.resolve()
-            made, log = _answer(self.python, source, request.arch, folder, command)
-        [entry] = [kernel for kernel in read_ptx(made["ptx"], request.name).kernels if kernel.name == made["name"]]
-        cubin = base64.b64decode(made["cubin"])
+            answer, log = _answer(self.python, source, request.arch, folder, command)
+        [entry] = [kernel for kernel in read_ptx(answer["ptx"], request.name).kernels if kernel.name == answer["name"]]
+        cubin = base64.b64decode(answer["cubin"])
         return Build(
-            ptx=made["ptx"],
+            ptx=answer["ptx"],
             cubin=cubin,
             resources=resources(log, cubin),
             log=log,
@@ -94,24 +94,24 @@ class Triton:
             version=self.version,
             arch=request.arch,
             seconds=time.perf_counter() - started,
-            symbols={source.function: made["name"]},
+            symbols={source.function: answer["name"]},
             launch={
                 "threads": entry.directives.get("reqntid", (32 * source.num_warps,))[0],
-                "dynamic_shared_bytes": made["shared"],
+                "dynamic_shared_bytes": answer["shared"],
                 "cluster": source.num_ctas,
-                "hidden_pointers": len(entry.parameters) - len(source.signature) + len(made["absent"]),
-                **({"absent_arguments": sum(1 << place for place in made["absent"])} if made["absent"] else {}),
-                **({"scratch_bytes": made["scratch"]} if made["scratch"] else {}),
+                "hidden_pointers": len(entry.parameters) - len(source.signature) + len(answer["absent"]),
+                **({"absent_arguments": sum(1 << place for place in answer["absent"])} if answer["absent"] else {}),
+                **({"scratch_bytes": answer["scratch"]} if answer["scratch"] else {}),
             },
         )
 
 
-def find_triton(wanted: str = "") -> Triton | None:
-    """Return Triton, of `$LAB_TRITON_PYTHON` or of this environment, if its version begins with `wanted`, or None."""
-    named = os.environ.get(PYTHON_VARIABLE)
-    python = Path(named or sys.executable)
-    version = _version_elsewhere(python) if named else _version_here()
-    return Triton(python, version) if version and is_version(version, wanted) else None
+def find_triton(prefix: str = "") -> Triton | None:
+    """Return Triton, from `$LAB_TRITON_PYTHON` or this environment, if its version begins with `prefix`, or None."""
+    configured = os.environ.get(PYTHON_VARIABLE)
+    python = Path(configured or sys.executable)
+    version = _version_elsewhere(python) if configured else _version_here()
+    return Triton(python, version) if version and is_version(version, prefix) else None
 
 
 def _version_here() -> str | None:
@@ -124,14 +124,14 @@ def _version_here() -> str | None:
 @functools.cache
 def _version_elsewhere(python: Path) -> str | None:
     words = ("-P", "-c", "import importlib.metadata as m; print(m.version('triton'))")
-    found = locate.tool_output(python, *words)
-    return found.strip() if found else None
+    output = locate.tool_output(python, *words)
+    return output.strip() if output else None
 
 
 def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command: str) -> tuple[dict[str, Any], str]:
     """Run the worker; return its answer and what it printed."""
     (folder / source.file).write_text(source.text, encoding="utf-8")
-    asked = {
+    request = {
         "file": str(folder / source.file),
         "function": source.function,
         "signature": source.signature,
@@ -144,7 +144,7 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
         "num_ctas": source.num_ctas,
     }
     question, answer = folder / "question.json", folder / "answer.json"
-    question.write_text(json.dumps(asked), encoding="utf-8")
+    question.write_text(json.dumps(request), encoding="utf-8")
     environment = {**workers.environment(), "TRITON_CACHE_DIR": str(folder / "cache"), "HOME": str(folder)}
     environment["TRITON_DUMP_PTXAS_LOG"] = "1"  # on standard output; it has the spills
     environment.pop("PYTHONPATH", None)  # the user's file imports what is installed, and nothing of lab's
@@ -167,9 +167,9 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
     check_not_killed("Triton's process", run.returncode)
     if not answer.is_file():
         raise CompileError(f"Triton's process ended with code {run.returncode}", log, command)
-    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if "error" in found:
-        line = f"({found['line']})" if found.get("line") else ""
-        message = f"{source.file}{line}: {found['error']}".replace(f"{folder}/", "")
-        raise CompileError(message, log + found["log"].replace(f"{folder}/", ""), command)
-    return found, log
+    result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in result:
+        line = f"({result['line']})" if result.get("line") else ""
+        message = f"{source.file}{line}: {result['error']}".replace(f"{folder}/", "")
+        raise CompileError(message, log + result["log"].replace(f"{folder}/", ""), command)
+    return result, log

@@ -1,4 +1,4 @@
-"""A Triton function with everything that decides its machine code, as the text of a request.
+"""A Triton function with everything that determines its machine code, as the text of a request.
 
 A request's source is the Python file above one comment line that holds the rest. So lines keep their numbers, and the
 source travels, and is cached, like any other.
@@ -25,7 +25,7 @@ TYPES = {
     "float32": "fp32",
     "float64": "fp64",
 }
-"""What Triton calls the types that NumPy names, bfloat16 and floats of eight bits. Complex numbers have none there."""
+"""Triton's names of NumPy's types, bfloat16 and FP8. Complex types are not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class TritonSource:
         function: The function's name.
         signature: Name and Triton type of every argument that is passed at launch, in order: `("x", "*fp32")`.
         constants: Name and value of every argument that is a `tl.constexpr`.
-        divisible: Arguments that are multiples of 16, which Triton makes use of: aligned pointers, for example.
-        ones: Integers that are 1 in every launch, which Triton takes for constants.
-        num_warps: Warps of a block.
+        divisible: Arguments that are multiples of 16, such as aligned pointers, which Triton exploits.
+        ones: Integers that are 1 in every launch, which Triton treats as constants.
+        num_warps: Warps per block.
         num_stages: Stages of software pipelines.
-        num_ctas: Blocks of a cluster.
+        num_ctas: Blocks per cluster.
     """
 
     text: str
@@ -75,7 +75,7 @@ def restored(request: CompileRequest) -> TritonSource:
     """Return the source from which a request was made.
 
     Raises:
-        CompileError: The request is no Triton function's.
+        CompileError: The request was not made from a Triton function.
     """
     text, _, tail = request.source.rpartition("\n")
     try:
@@ -93,10 +93,10 @@ def restored(request: CompileRequest) -> TritonSource:
             num_ctas=facts["num_ctas"],
         )
     except (ValueError, KeyError, TypeError):
-        raise CompileError(f"{request.name} is no Triton function's source", "", "") from None
+        raise CompileError(f"{request.name} is not a Triton function's source", "", "") from None
 
 
 def triton_type(dtype: str, *, is_array: bool) -> str | None:
-    """Return Triton's name of an argument's type, `*fp32` for an array of float32; None where it has none."""
+    """Return Triton's name of an argument's type, `*fp32` for an array of float32; None if there is none."""
     name = TYPES.get(dtype)
     return None if name is None else f"*{name}" if is_array else name

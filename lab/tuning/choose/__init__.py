@@ -1,1 +1,1 @@
-"""What the tuning protocol decides: Tensile's seven steps, halving, and the census of loops."""
+"""The tuning protocol's decisions: Tensile's seven steps, halving, and the census of loops."""

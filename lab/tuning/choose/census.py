@@ -1,4 +1,4 @@
-"""Counts of a kernel's main loop by kind of instruction, as in the Tensile paper."""
+"""Instruction counts of a kernel's main loop by kind, as in the Tensile paper."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "global_memory": frozenset({C.LD_GLOBAL, C.ST_GLOBAL, C.CP_ASYNC, C.BULK_COPY, C.ATOMIC, C.LD_LOCAL, C.ST_LOCAL}),
     "shared_memory": frozenset({C.LD_SHARED, C.ST_SHARED}),
 }
-"""All other classes are vector work: NVIDIA's SMs issue integers, moves and comparisons in the slots of the fma. The
-scalar instructions that control the paper's loops on AMD correspond to branches and barriers here."""
+"""Instruction classes by kind; all other classes count as vector work.
+
+NVIDIA's SMs issue integers, moves and comparisons in the slots of the fma. The scalar instructions that control the
+paper's loops on AMD correspond to branches and barriers here.
+"""
 
 
 def census(mix: KernelMix) -> Census | None:
-    """Count the instructions of the hot loop's text; None for a kernel whose hot loop has no fma."""
+    """Count the instructions in the hot loop's text; None for a kernel without an fma in its hot loop."""
     hot = mix.hot_loop
     if hot is None or not hot.counts.fma:
         return None

@@ -1,4 +1,4 @@
-"""What step 7 need not run: kernels that are slow at all measured sizes around a size, or are predicted to be slow."""
+"""Halving in step 7: skip kernels that are slow at nearby sizes or predicted to be slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ms = Mapping[str, Mapping[Size, float]]
 
 
 def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...]:
-    """Choose the sizes at which all kernels run.
+    """Choose the coarse sizes, at which all kernels run.
 
     Among sizes of grids, those of which each number is an every-th value of its dimension, or its last. Among
     random and exact sizes, which may lie anywhere, one in `every`, each as far as possible from those chosen before it
@@ -33,9 +33,9 @@ def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...
     of_grids = [size for size in grids if all(x in own for x, own in zip(size, picked, strict=True))]
     anywhere = [size for size in sizes.ranges if size in sizes.scattered], sizes.exact
     spread = (size for own in anywhere for size in _spread(own, -(-len(own) // every)))
-    found = tuple(dict.fromkeys([*of_grids, *spread]))
-    light = tuple(size for size in found if not most_gflop or 2e-9 * math.prod(size) <= most_gflop)
-    return light or found
+    chosen = tuple(dict.fromkeys([*of_grids, *spread]))
+    light = tuple(size for size in chosen if not most_gflop or 2e-9 * math.prod(size) <= most_gflop)
+    return light or chosen
 
 
 def _spread(sizes: Sequence[Size], count: int) -> list[Size]:
@@ -51,34 +51,34 @@ def _spread(sizes: Sequence[Size], count: int) -> list[Size]:
     return [sizes[i] for i in chosen]
 
 
-def survivors(size: Size, known: Ms, at: Sequence[Size], *, nearest: int, keep: float) -> frozenset[str]:
-    """Return the kernels that are worth running at a size: those that are good at a coarse size around.
+def survivors(size: Size, coarse_times: Ms, at: Sequence[Size], *, nearest: int, keep: float) -> frozenset[str]:
+    """Return the kernels worth running at a size: those that are fast at a coarse size nearby.
 
     Args:
         size: The size.
-        known: Times at coarse sizes.
+        coarse_times: Times at coarse sizes.
         at: The coarse sizes.
         nearest: How many coarse sizes count: those nearest in the logarithms of the dimensions that have a time.
         keep: A kernel is good that is at most this share slower than the fastest at the coarse size.
     """
     distance = ((_logarithms(at) - _logarithms([size])[0]) ** 2).sum(axis=1)
     order = np.argsort(distance, kind="stable")
-    found: set[str] = set()
+    good: set[str] = set()
     around = 0
     for i in order:
-        times = {name: own[at[i]] for name, own in known.items() if at[i] in own}
+        times = {name: own[at[i]] for name, own in coarse_times.items() if at[i] in own}
         if not times:
             continue
         limit = (1 + keep) * min(times.values())
-        found.update(name for name, ms in times.items() if ms <= limit)
+        good.update(name for name, ms in times.items() if ms <= limit)
         around += 1
         if around == nearest:
             break
-    return frozenset(found)
+    return frozenset(good)
 
 
 def promising(predicted: Mapping[str, float], times: float) -> frozenset[str]:
-    """Return the names whose prediction, in ms, is at most `times` the least; with 0 all names."""
+    """Return the names with a prediction of at most `times` the least one, in ms; with 0 all names."""
     if not times or not predicted:
         return frozenset(predicted)
     limit = times * min(predicted.values())
@@ -86,28 +86,28 @@ def promising(predicted: Mapping[str, float], times: float) -> frozenset[str]:
 
 
 def between(sizes: Iterable[Size], count: int, seed: int) -> tuple[Size, ...]:
-    """Draw random sizes within the box around some sizes, evenly over the logarithms.
+    """Draw random sizes in the bounding box of the given sizes, log-uniformly.
 
     Args:
         sizes: At least one size; none of them is drawn.
         count: How many to draw; a small box may give fewer.
         seed: Seed of the draw.
     """
-    known = set(sizes)
-    along = np.array(sorted(known), dtype=float)
+    excluded = set(sizes)
+    along = np.array(sorted(excluded), dtype=float)
     low, high = along.min(axis=0), along.max(axis=0)
     rng = np.random.default_rng(seed)
-    found: dict[Size, None] = {}
+    draws: dict[Size, None] = {}
     for _ in range(100 * count):
         drawn = np.exp(rng.uniform(np.log(low), np.log(high + 1)))
         size = tuple(int(x) for x in np.clip(drawn, low, high))
-        if size not in known:
-            found[size] = None
-        if len(found) == count:
+        if size not in excluded:
+            draws[size] = None
+        if len(draws) == count:
             break
-    return tuple(found)
+    return tuple(draws)
 
 
 def _logarithms(sizes: Sequence[Size]) -> NDArray[np.float64]:
-    """Binary logarithms: sizes x dimensions."""
+    """Return binary logarithms: sizes x dimensions."""
     return np.log2(np.array(sizes, dtype=np.float64))

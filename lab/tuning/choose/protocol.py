@@ -1,4 +1,4 @@
-"""Steps 1 to 6 of the protocol: from a group's parameters to the kernels that step 7 times at all sizes.
+"""Steps 1 to 6 of the protocol: from a group's parameters to the kernels for step 7.
 
 Nothing runs here: the caller passes a function that times kernels at sizes.
 """
@@ -20,7 +20,7 @@ from lab.tuning.file.load import Benchmark, Group, Option
 from lab.tuning.product import product
 
 Times = Mapping[str, Mapping[Size, Timed]]
-"""Times by the kernel's name and the size."""
+"""Times by the kernel's name and size."""
 
 TITLES = (
     "InitialSolutionParameters",
@@ -31,7 +31,7 @@ TITLES = (
     "BenchmarkJoinParameters",
     "BenchmarkFinalParameters",
 )
-"""Tensile's names of the steps, 1 to 7."""
+"""Tensile's names of steps 1 to 7."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Candidate:
 
 
 Timer = Callable[[Sequence[Candidate], Sequence[Size]], Times]
-"""Times every kernel at every size. A kernel that fails has a `Timed` that says why; one that is left out has none."""
+"""A function that times kernels at sizes. A failed kernel's `Timed` has a reason; dropped kernels are absent."""
 
 
 @dataclass
 class _Walk:
-    """One group, and the steps that it has gone through."""
+    """One group and its completed steps."""
 
     group: Group
     bench: Timer
@@ -78,7 +78,7 @@ class _Walk:
 
 
 def select(group: Group, bench: Timer) -> tuple[tuple[Candidate, ...], tuple[ProtocolStep, ...]]:
-    """Go through a group's steps 1 to 6.
+    """Run steps 1 to 6 of a group.
 
     Args:
         group: The group.
@@ -91,49 +91,49 @@ def select(group: Group, bench: Timer) -> tuple[tuple[Candidate, ...], tuple[Pro
         UserError: no kernel is left.
     """
     walk = _Walk(group, bench)
-    given = dict(group.initial)
-    walk.note(1, _values_in_words(given) or "The template's defaults hold.")
-    given = _common(walk, given)
-    forks = _fork(walk, given)
+    values = dict(group.initial)
+    walk.note(1, _values_in_words(values) or "The template's defaults hold.")
+    values = _common(walk, values)
+    forks = _fork(walk, values)
     forks = _each(walk, 4, group.fork_benchmark, forks)
     forks = _join(walk, forks)
     forks = _each(walk, 6, group.join_benchmark, forks)
-    return tuple({one.name: one for one in forks}.values()), tuple(walk.steps)
+    return tuple({fork.name: fork for fork in forks}.values()), tuple(walk.steps)
 
 
-def candidate(group: Group, given: names.Given) -> Candidate | str:
-    """Return the kernel that parameters describe, or the constraint or requirement that they break."""
-    parameters = names.completed(group.template, given)
+def candidate(group: Group, values: names.Given) -> Candidate | str:
+    """Return the kernel for some parameters, or the constraint or requirement they violate."""
+    parameters = names.completed(group.template, values)
     if isinstance(parameters, str):
         return parameters
     problem = product(group.type, group.type.least)
     words = {key: value for key, value in problem.items() if isinstance(value, str)}
-    known = Instance(group.template, parameters, words).names
+    scope = Instance(group.template, parameters, words).names
     for text, at in group.constraints:
-        if not evaluate(text, known, at=at, key="constraints"):
+        if not evaluate(text, scope, at=at, key="constraints"):
             return text
     requirement = Instance(group.template, parameters, problem).unmet(sizes=False)
     if requirement:
         return f"{requirement.that} ({requirement.because})"
-    return Candidate(group, names.short(group.template, parameters, words), parameters, dict(given))
+    return Candidate(group, names.short(group.template, parameters, words), parameters, dict(values))
 
 
 def score(times: Mapping[Size, Timed], sizes: Sequence[Size]) -> float | None:
-    """Return the geometric mean of a kernel's times over sizes, ms; None where a time is missing."""
-    found = [times[size].ms if size in times else None for size in sizes]
-    if not found or any(ms is None for ms in found):
+    """Return the geometric mean of a kernel's times over sizes, ms; None if a time is missing."""
+    ms_per_size = [times[size].ms if size in times else None for size in sizes]
+    if not ms_per_size or any(ms is None for ms in ms_per_size):
         return None
-    return math.exp(sum(math.log(ms) for ms in found if ms) / len(found))
+    return math.exp(sum(math.log(ms) for ms in ms_per_size if ms) / len(ms_per_size))
 
 
-def _common(walk: _Walk, given: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Step 2: find one combination for all kernels."""
+def _common(walk: _Walk, values: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Run step 2: find one combination for all kernels."""
     step = walk.group.common
     if step is None:
         walk.note(2, "Empty.")
-        return given
-    made, excluded = _made(walk.group, [(given, option, "") for option in step.options])
-    rows = _timed(walk, made, step.sizes.all)
+        return values
+    candidates, excluded = _made(walk.group, [(values, option, "") for option in step.options])
+    rows = _timed(walk, candidates, step.sizes.all)
     best = _best(rows)
     walk.note(
         2,
@@ -142,91 +142,97 @@ def _common(walk: _Walk, given: dict[str, Scalar]) -> dict[str, Scalar]:
         step.sizes.all,
         excluded,
     )
-    winner = next((one for one, _, row in rows if (row.name, row.competes) in best), None)
+    winner = next((kernel for kernel, _, row in rows if (row.name, row.competes) in best), None)
     if winner is None:
         raise _nothing_left(walk, 2, excluded)
     return dict(winner.given)
 
 
-def _fork(walk: _Walk, given: dict[str, Scalar]) -> list[Candidate]:
-    """Step 3: keep every combination."""
-    made, excluded = _made(walk.group, [(given, option, "") for option in walk.group.fork])
-    if not made:
+def _fork(walk: _Walk, values: dict[str, Scalar]) -> list[Candidate]:
+    """Run step 3: keep every combination."""
+    candidates, excluded = _made(walk.group, [(values, option, "") for option in walk.group.fork])
+    if not candidates:
         raise _nothing_left(walk, 3, excluded)
-    text = f"{len(made)} kernels." if walk.group.fork != (Option({}, {}),) else "Empty."
-    rows = [StepRow(one.name, option.values, None, "", wins=True) for one, option, _ in made]
+    text = f"{len(candidates)} kernels." if walk.group.fork != (Option({}, {}),) else "Empty."
+    rows = [StepRow(kernel.name, option.values, None, "", wins=True) for kernel, option, _ in candidates]
     walk.note(3, text, rows if len(rows) > 1 else (), excluded=excluded)
-    return [one for one, _, _ in made]
+    return [kernel for kernel, _, _ in candidates]
 
 
 def _each(walk: _Walk, number: int, step: Benchmark | None, forks: list[Candidate]) -> list[Candidate]:
-    """Step 4 or 6: keep the fastest combination for each kernel."""
+    """Run step 4 or 6: keep the fastest combination for each kernel."""
     if step is None:
         walk.note(number, "Empty.")
         return forks
-    made, excluded = _made(walk.group, [(fork.given, option, fork.name) for fork in forks for option in step.options])
-    rows = _timed(walk, made, step.sizes.all)
+    candidates, excluded = _made(
+        walk.group, [(fork.given, option, fork.name) for fork in forks for option in step.options]
+    )
+    rows = _timed(walk, candidates, step.sizes.all)
     best = _best(rows)
     text = f"The fastest combination for each of {len(forks)} kernels is kept."
     walk.note(number, text, _marked(rows, best), step.sizes.all, excluded)
-    kept = [one for one, _, row in rows if (row.name, row.competes) in best]
-    if not kept:
+    winners = [kernel for kernel, _, row in rows if (row.name, row.competes) in best]
+    if not winners:
         raise _nothing_left(walk, number, excluded)
-    return kept
+    return winners
 
 
 def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
-    """Step 5: keep the fastest of the kernels that agree in the joined parameters."""
+    """Run step 5: keep the fastest of the kernels with equal joined parameters."""
     step = walk.group.join
     if step is None:
         walk.note(5, "Empty.")
         return forks
-    made = []
-    for one in forks:
-        known = Instance(walk.group.template, one.parameters, product(walk.group.type, walk.group.type.least)).names
-        values = {name: names.joined(name, known) or "" for name in step.by}
-        made.append((one, Option({}, values), " ".join(values.values())))
-    rows = _timed(walk, made, step.sizes.all)
+    candidates = []
+    for fork in forks:
+        scope = Instance(walk.group.template, fork.parameters, product(walk.group.type, walk.group.type.least)).names
+        values = {name: names.joined(name, scope) or "" for name in step.by}
+        candidates.append((fork, Option({}, values), " ".join(values.values())))
+    rows = _timed(walk, candidates, step.sizes.all)
     best = _best(rows)
     text = f"Of the kernels that agree in {', '.join(step.by)}, the fastest is kept: {len(best)} of {len(forks)}."
     walk.note(5, text, _marked(rows, best), step.sizes.all)
-    kept = [one for one, _, row in rows if (row.name, row.competes) in best]
-    if not kept:
+    winners = [kernel for kernel, _, row in rows if (row.name, row.competes) in best]
+    if not winners:
         raise _nothing_left(walk, 5, {})
-    return kept
+    return winners
 
 
 _Made = tuple[Candidate, Option, str]
 
 
-def _made(group: Group, wanted: Iterable[tuple[names.Given, Option, str]]) -> tuple[list[_Made], dict[str, int]]:
-    """Return the kernels of some combinations, each once, and how many combinations each broken rule excluded."""
-    found: dict[tuple[str, str], _Made] = {}
+def _made(group: Group, combinations: Iterable[tuple[names.Given, Option, str]]) -> tuple[list[_Made], dict[str, int]]:
+    """Return the kernels of some combinations, each once, and the number of combinations excluded per rule."""
+    candidates: dict[tuple[str, str], _Made] = {}
     excluded: Counter[str] = Counter()
-    for given, option, competes in wanted:
-        one = candidate(group, names.merged(given, option.given))
-        if isinstance(one, str):
-            excluded[one] += 1
+    for values, option, competes in combinations:
+        outcome = candidate(group, names.merged(values, option.given))
+        if isinstance(outcome, str):
+            excluded[outcome] += 1
         else:
-            found.setdefault((one.name, competes), (one, option, competes))
-    return list(found.values()), dict(excluded)
+            candidates.setdefault((outcome.name, competes), (outcome, option, competes))
+    return list(candidates.values()), dict(excluded)
 
 
-def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tuple[Candidate, Option, StepRow]]:
-    """Time kernels and return their rows; no row wins yet."""
-    times = walk.bench([one for one, _, _ in made], sizes)
+def _timed(walk: _Walk, candidates: Sequence[_Made], sizes: Sequence[Size]) -> list[tuple[Candidate, Option, StepRow]]:
+    """Time kernels and return their rows, without winners yet."""
+    times = walk.bench([kernel for kernel, _, _ in candidates], sizes)
     rows = []
-    for one, option, competes in made:
-        own = times.get(one.name, {})
+    for kernel, option, competes in candidates:
+        own = times.get(kernel.name, {})
         failure = next((timed.failure for timed in own.values() if timed.failure), "")
         rows.append(
-            (one, option, StepRow(one.name, option.values, score(own, sizes), competes, wins=False, failure=failure))
+            (
+                kernel,
+                option,
+                StepRow(kernel.name, option.values, score(own, sizes), competes, wins=False, failure=failure),
+            )
         )
     return rows
 
 
 def _best(rows: Sequence[tuple[Candidate, Option, StepRow]]) -> set[tuple[str, str]]:
-    """Return the fastest row of each competition, as its name and what it competes for."""
+    """Return the name and the competition of the fastest row of each competition."""
     best: dict[str, StepRow] = {}
     for _, _, row in rows:
         if row.ms is not None and (row.competes not in best or row.ms < (best[row.competes].ms or 0)):
@@ -241,8 +247,8 @@ def _marked(rows: Sequence[tuple[Candidate, Option, StepRow]], best: set[tuple[s
     ]
 
 
-def _values_in_words(given: names.Given) -> str:
-    return ", ".join(f"{name} {names.shown(value)}" for name, value in given.items())
+def _values_in_words(values: names.Given) -> str:
+    return ", ".join(f"{name} {names.shown(value)}" for name, value in values.items())
 
 
 def _nothing_left(walk: _Walk, number: int, excluded: Mapping[str, int]) -> UserError:

@@ -1,4 +1,4 @@
-"""What halving would have saved and lost, by a table of times in which nothing was left out."""
+"""Replay halving on a complete table of times: time saved and losses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lab.tuning.file.schema import HalvingModel
 from lab.tuning.file.sizes import Sizes
 
 Table = Mapping[str, Mapping[Size, Samples]]
-"""Samples by kernel and size; a kernel that failed at a size has none there."""
+"""Samples by kernel and size; a kernel that failed at a size has no samples there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What some rules would have made of a table.
+    """The result of halving rules applied to a table.
 
     Attributes:
         coarse: Sizes at which all kernels would have run.
@@ -48,17 +48,17 @@ class Replay:
         return math.fsum(self.losses.values()) / len(self.losses)
 
     def quantile(self, share: float) -> float:
-        """Loss that this share of the sizes does not exceed; 1 gives the worst."""
+        """Return the loss not exceeded by this share of the sizes; 1 gives the worst."""
         return float(np.quantile(list(self.losses.values()), share, method="inverted_cdf"))
 
     @property
     def worst(self) -> Size:
-        """The size that loses most."""
+        """The size with the largest loss."""
         return max(self.losses, key=lambda size: self.losses[size])
 
 
 def replay(sizes: Sizes, table: Table, rules: HalvingModel) -> Replay:
-    """Replay step 7 under `rules`, `below_prediction` left out: a table holds no predictions.
+    """Replay step 7 under `rules`, except `below_prediction`: a table has no predictions.
 
     A kernel that gets all samples takes as many as the size's other kernels, at its median: of a table whose own run
     stopped slow kernels after a first sample, that is an estimate.
@@ -71,22 +71,22 @@ def replay(sizes: Sizes, table: Table, rules: HalvingModel) -> Replay:
     at = {size: {name: own[size] for name, own in table.items() if size in own} for size in sizes.all}
     first = halving.coarse(sizes, rules.coarse, rules.coarse_gflop)
     everywhere = frozenset(first)
-    known = {name: {size: own[size].median for size in first if size in own} for name, own in table.items()}
+    coarse_times = {name: {size: own[size].median for size in first if size in own} for name, own in table.items()}
     run = once = 0
     brute_ms = halved_ms = 0.0
     losses = {}
     for size, samples in at.items():
-        entrants = samples if size in everywhere else _surviving(size, samples, known, first, rules)
+        entrants = samples if size in everywhere else _surviving(size, samples, coarse_times, first, rules)
         dropped = _dropped(entrants, rules.drop)
-        count = max(one.n for one in samples.values())
-        full_ms = {name: one.batch * one.median * count for name, one in samples.items()}
+        count = max(timing.n for timing in samples.values())
+        full_ms = {name: timing.batch * timing.median * count for name, timing in samples.items()}
         brute_ms += math.fsum(full_ms.values())
         halved_ms += math.fsum(
-            one.batch * one.ms[0] if name in dropped else full_ms[name] for name, one in entrants.items()
+            timing.batch * timing.ms[0] if name in dropped else full_ms[name] for name, timing in entrants.items()
         )
-        taken = {name: one.ms[0] if name in dropped else one.median for name, one in entrants.items()}
-        picked = min(taken, key=lambda name: taken[name])
-        best = min(one.median for one in samples.values())
+        recorded_ms = {name: timing.ms[0] if name in dropped else timing.median for name, timing in entrants.items()}
+        picked = min(recorded_ms, key=lambda name: recorded_ms[name])
+        best = min(timing.median for timing in samples.values())
         losses[size] = samples[picked].median / best - 1
         run += len(entrants)
         once += len(dropped)
@@ -94,14 +94,14 @@ def replay(sizes: Sizes, table: Table, rules: HalvingModel) -> Replay:
 
 
 def _surviving(
-    size: Size, samples: Mapping[str, Samples], known: halving.Ms, first: Sequence[Size], rules: HalvingModel
+    size: Size, samples: Mapping[str, Samples], coarse_times: halving.Ms, first: Sequence[Size], rules: HalvingModel
 ) -> Mapping[str, Samples]:
-    eligible = {name: times for name, times in known.items() if name in samples}
+    eligible = {name: times for name, times in coarse_times.items() if name in samples}
     good = halving.survivors(size, eligible, first, nearest=rules.nearest, keep=rules.keep)
-    return {name: one for name, one in samples.items() if name in good} or samples
+    return {name: timing for name, timing in samples.items() if name in good} or samples
 
 
 def _dropped(entrants: Mapping[str, Samples], drop: float) -> set[str]:
-    """Kernels whose first sample is so slow that they get no other."""
-    fastest = min(one.ms[0] for one in entrants.values())
-    return {name for name, one in entrants.items() if one.ms[0] > most_ms(fastest, drop, one.batch)}
+    """Return the kernels that are dropped after their first sample."""
+    fastest = min(timing.ms[0] for timing in entrants.values())
+    return {name for name, timing in entrants.items() if timing.ms[0] > most_ms(fastest, drop, timing.batch)}

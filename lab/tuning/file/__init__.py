@@ -1,1 +1,1 @@
-"""A tuning file: schema, checks, sizes, and the names that Tensile gives parameters."""
+"""Tuning files: schema, checks, sizes, and Tensile's parameter names."""

@@ -1,4 +1,4 @@
-"""Read a tuning file into a checked `Tuning`, in which every name, value and size is known to be valid."""
+"""Read a tuning file into a checked `Tuning`, with valid names, values and sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000
 _BATCHES = "gemm/tensile.cu.j2"
-"""A template that computes batches, for messages."""
+"""A template that supports batches, for messages."""
 _BATCH_INDICES: dict[int, tuple[int, ...]] = {2: (), 3: (2,)}
 """Batch indices by the number of C's indices."""
 
@@ -66,7 +66,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Join:
-    """Step 5: keep the fastest of the kernels that agree in some values.
+    """Step 5: keep the fastest of the kernels with equal values.
 
     Attributes:
         by: Names of parameters or derived values.
@@ -79,7 +79,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Group:
-    """Kernels and the steps that choose among them.
+    """A group of kernels and the steps that choose among them.
 
     Attributes:
         name: Its name.
@@ -146,7 +146,7 @@ class Tuning:
 
     @property
     def types(self) -> tuple[ProblemType, ...]:
-        """Problem types in file order, each once."""
+        """Problem types in file order, without repetitions."""
         return tuple(dict.fromkeys(group.type for group in self.groups))
 
 
@@ -157,7 +157,7 @@ def load(file: Path) -> Tuning:
         UserError: something is wrong with it or with a template that it names; the error has file and line.
     """
     file = shipped.experiment(file)
-    return from_text(yamlfile.read_text(file, what="the tuning file"), file)
+    return from_text(yamlfile.read_text(file, label="the tuning file"), file)
 
 
 def from_text(text: str, file: Path) -> Tuning:
@@ -173,9 +173,9 @@ def from_text(text: str, file: Path) -> Tuning:
     document = yamlfile.parse(text, file)
     raw = validate(TuningFile, document)
     groups = tuple(_group(i, raw, document) for i in range(len(raw.groups)))
-    seen: set[tuple[str, ProblemType]] = set()
+    seen_groups: set[tuple[str, ProblemType]] = set()
     for i, group in enumerate(groups):
-        if (group.name, group.type) in seen:
+        if (group.name, group.type) in seen_groups:
             accepted = "a different name for each group of a problem type"
             at = document.at("groups", i, "name")
             raise UserError(
@@ -186,7 +186,7 @@ def from_text(text: str, file: Path) -> Tuning:
                 found=group.name,
                 accepted=accepted,
             )
-        seen.add((group.name, group.type))
+        seen_groups.add((group.name, group.type))
     if raw.library is not None and len(precisions := {group.type.dtype for group in groups}) > 1:
         raise UserError(
             "libraries of two precisions would have the same names",
@@ -223,7 +223,7 @@ def from_text(text: str, file: Path) -> Tuning:
 
 
 def problem_type(model: ProblemModel, document: Document, place: Key) -> ProblemType:
-    """Translate Tensile's index assignments to the layout of a matrix product, or of a batch of them.
+    """Translate Tensile's index assignments to the layout of a GEMM or a batched GEMM.
 
     C's indices are 0 (rows) and 1 (columns), and of a batch 2; the index behind them is summed over. The first index of
     a matrix is the contiguous one, and that of the batch is the last.
@@ -243,12 +243,12 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
         )
     batch, summed = _BATCH_INDICES[model.NumIndicesC], model.NumIndicesC
     letters = ""
-    for side, given, layouts in (
+    for side, assignment, layouts in (
         ("A", model.IndexAssignmentsA, {(0, summed, *batch): "n", (summed, 0, *batch): "t"}),
         ("B", model.IndexAssignmentsB, {(summed, 1, *batch): "n", (1, summed, *batch): "t"}),
     ):
         key = f"IndexAssignments{side}"
-        letter = layouts.get(tuple(given))
+        letter = layouts.get(tuple(assignment))
         if letter is None:
             accepted = " or ".join(f"{list(indices)} ({letter})" for indices, letter in layouts.items())
             at = document.at(*place, key)
@@ -257,7 +257,7 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
                 code="mismatch",
                 at=at,
                 key=yamlfile.dotted((*place, key)),
-                found=given,
+                found=assignment,
                 accepted=accepted,
             )
         letters += letter
@@ -272,8 +272,8 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
         at=document.at(*place, "template"),
         key=yamlfile.dotted((*place, "template")),
     )
-    where: Key = (*place, "problem") if model.problem else ("problem",)
-    kind = problem_type(model.problem or raw.problem, document, where)
+    problem_place: Key = (*place, "problem") if model.problem else ("problem",)
+    kind = problem_type(model.problem or raw.problem, document, problem_place)
     refused = template.unsupported(product(kind, kind.least))
     if template.declares.operator != "gemm" or refused:
         accepted = f"a template of the operator gemm that supports {kind.dtype} and layout {kind.layout}"
@@ -314,7 +314,7 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads one group of the file."""
+    """Reader of one group in the file."""
 
     model: GroupModel
     template: Template
@@ -322,18 +322,18 @@ class _Reader:
     document: Document
     place: tuple[str, int]
 
-    def fixed(self, step: str, given: Mapping[str, object]) -> dict[str, Scalar]:
+    def fixed(self, step: str, values: Mapping[str, object]) -> dict[str, Scalar]:
         """Read a mapping with one value for each parameter."""
-        found: dict[str, Scalar] = {}
-        for name, value in given.items():
+        parameters: dict[str, Scalar] = {}
+        for name, value in values.items():
             path = (*self.place, step, name)
-            more = names.assigned(self.template, name, value, self.document.at(*path), yamlfile.dotted(path))
-            found = names.merged(found, more)
-        return found
+            added = names.assigned(self.template, name, value, self.document.at(*path), yamlfile.dotted(path))
+            parameters = names.merged(parameters, added)
+        return parameters
 
-    def options(self, step: Key, given: Mapping[str, object]) -> tuple[Option, ...]:
-        """Read a mapping with a list of values for each parameter: every combination, the last varying fastest."""
-        axes = [list(self._axis((*self.place, *step, name), name, values)) for name, values in given.items()]
+    def options(self, step: Key, choices: Mapping[str, object]) -> tuple[Option, ...]:
+        """Read a mapping with a list of values for each parameter: all combinations, the last varying fastest."""
+        axes = [list(self._axis((*self.place, *step, name), name, values)) for name, values in choices.items()]
         count = 1
         for axis in axes:
             count *= len(axis)
@@ -349,14 +349,14 @@ class _Reader:
                 found=count,
                 accepted=accepted,
             )
-        made = []
+        result = []
         for combination in itertools.product(*axes):
             merged: dict[str, Scalar] = {}
-            shown: dict[str, str] = {}
+            labels: dict[str, str] = {}
             for sets, name, value in combination:
-                merged, shown = names.merged(merged, sets), {**shown, name: names.shown(value)}
-            made.append(Option(merged, shown))
-        return tuple(made)
+                merged, labels = names.merged(merged, sets), {**labels, name: names.shown(value)}
+            result.append(Option(merged, labels))
+        return tuple(result)
 
     def _axis(self, path: Key, name: str, values: object) -> Iterator[tuple[dict[str, Scalar], str, object]]:
         at, key = self.document.at(*path), yamlfile.dotted(path)
@@ -369,21 +369,21 @@ class _Reader:
             yield names.assigned(self.template, name, value, at, key), name, value
 
     def benchmark(self, step: str, model: BenchmarkModel | None) -> Benchmark | None:
-        """Read step 2, 4 or 6; None where the file has none."""
+        """Read step 2, 4 or 6; None if the file has no such step."""
         if model is None:
             return None
         return Benchmark(self.options((step, "parameters"), model.parameters), self._sizes(step, model.sizes is None))
 
     def join(self) -> Join | None:
-        """Read step 5; None where the file has none."""
+        """Read step 5; None if the file has no such step."""
         model = self.model.JoinParameters
         if model is None:
             return None
-        known = Instance(self.template, self.template.completed({}), product(self.type, self.type.least)).names
+        scope = Instance(self.template, self.template.completed({}), product(self.type, self.type.least)).names
         for i, name in enumerate(model.parameters):
-            if names.joined(name, known) is None:
+            if names.joined(name, scope) is None:
                 path = (*self.place, "JoinParameters", "parameters", i)
-                accepted = sorted(key for key, value in known.items() if isinstance(value, bool | int | float | str))
+                accepted = sorted(key for key, value in scope.items() if isinstance(value, bool | int | float | str))
                 at = self.document.at(*path)
                 raise UserError(
                     "no parameter or derived value has this name",
@@ -396,25 +396,25 @@ class _Reader:
         return Join(tuple(model.parameters), self._sizes("JoinParameters", model.sizes is None))
 
     def _sizes(self, step: str, default: bool) -> Sizes:
-        """Read a step's own sizes, or the group's."""
+        """Read a step's own sizes, else the group's."""
         path = (*self.place, "benchmark") if default else (*self.place, step, "sizes")
         models = self.model.benchmark if default else getattr(self.model, step).sizes
-        found = read(models, self.type, self.document, path)
-        if not found.all:
+        sizes = read(models, self.type, self.document, path)
+        if not sizes.all:
             at, key = self.document.at(*self.place, step), yamlfile.dotted((*self.place, step))
             accepted = "`sizes` in the step or `benchmark` in the group, with at least one size of this layout"
             raise UserError("the step has no sizes to time at", code="nothing-left", at=at, key=key, accepted=accepted)
-        return found
+        return sizes
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
-        """Read the group's constraints, and check the names in them."""
-        known = Instance(self.template, self.template.completed({}), product(self.type, self.type.least)).names
-        found = []
+        """Read the group's constraints and check their names."""
+        scope = Instance(self.template, self.template.completed({}), product(self.type, self.type.least)).names
+        checked = []
         for i, text in enumerate(self.model.constraints):
             path = (*self.place, "constraints", i)
             at = self.document.at(*path)
-            for name in sorted(names_in(text, at=at, key=yamlfile.dotted(path)) - known.keys()):
-                accepted = sorted(known)
+            for name in sorted(names_in(text, at=at, key=yamlfile.dotted(path)) - scope.keys()):
+                accepted = sorted(scope)
                 raise UserError(
                     f"a constraint uses the unknown name {name!r}",
                     code="unknown-name",
@@ -423,5 +423,5 @@ class _Reader:
                     found=text,
                     accepted=accepted,
                 )
-            found.append((text, at))
-        return tuple(found)
+            checked.append((text, at))
+        return tuple(checked)

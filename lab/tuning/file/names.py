@@ -33,7 +33,7 @@ _NO_ASSEMBLY = "Source: kernels are CUDA C++, and ptxas allots registers and ord
 
 @dataclass(frozen=True)
 class _Refused:
-    """A name of the paper that no parameter can have.
+    """A name in Tensile's paper that cannot be a parameter.
 
     Attributes:
         beside: A parameter of the templates that have what the name means.
@@ -53,40 +53,42 @@ _REFUSED = {
         "WorkGroup and ThreadTile; MacroTile in JoinParameters; macro_tile_0 and macro_tile_1 in constraints",
     )
 } | {
-    f"global_read_coalesce_{what.lower()}": _Refused(
-        f"global_read_coalesce_{what.lower()}_a",
+    f"global_read_coalesce_{mode.lower()}": _Refused(
+        f"global_read_coalesce_{mode.lower()}_a",
         "A and B have one each, and only an operand that is transposed on its way into shared memory has the choice",
-        f"GlobalReadCoalesce{what}A where IndexAssignmentsA is [2, 0], "
-        f"GlobalReadCoalesce{what}B where IndexAssignmentsB is [2, 1]",
+        f"GlobalReadCoalesce{mode}A where IndexAssignmentsA is [2, 0], "
+        f"GlobalReadCoalesce{mode}B where IndexAssignmentsB is [2, 1]",
     )
-    for what in ("Group", "Vector")
+    for mode in ("Group", "Vector")
 }
 
 Given = Mapping[str, Scalar]
-"""Parameters by the template's names; depth_u may be given in place of loop_unroll."""
+"""Parameters by the template's names; depth_u may replace loop_unroll."""
 
 
 def snake(name: str) -> str:
-    """Return ``global_split_u`` for ``GlobalSplitU``; a name that is in the template's form stays as it is."""
+    """Return ``global_split_u`` for ``GlobalSplitU``; a name in the template's form is unchanged."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9_]+", name)
     return "_".join(word.lower() for word in words) if name[:1].isupper() else name
 
 
-def spelled(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is meant: by itself, in Tensile's form, or by its capitals, GSU for global_split_u.
+def spelled(name: str, choices: Iterable[str]) -> str:
+    """Return the known name that matches: itself, Tensile's form, or its capitals, such as GSU for global_split_u.
 
     A name that means none of them is returned in the template's form.
     """
-    names, plain = set(known), snake(name)
+    names, plain = set(choices), snake(name)
     plain = _SAME.get(plain, plain)
     if plain in names or not name.isupper():
         return plain
-    meant = [one for one in names if "".join(word[0] for word in one.split("_") if word).upper() == name]
-    return _SAME.get(meant[0], meant[0]) if len(meant) == 1 else plain
+    matches = [
+        candidate for candidate in names if "".join(word[0] for word in candidate.split("_") if word).upper() == name
+    ]
+    return _SAME.get(matches[0], matches[0]) if len(matches) == 1 else plain
 
 
 def assigned(template: Template, name: str, value: object, at: Location, key: str) -> dict[str, Scalar]:
-    """Return the parameters that one value of one name sets.
+    """Return the parameters that a name and a value set.
 
     Args:
         template: The template.
@@ -101,7 +103,7 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
     declared = template.declares.parameters
     plain = spelled(name, {*declared, *_PARTS, *_BOTH, *_WORDS, *_REFUSED, *_SAME, _DEPTH})
     parts = _PARTS.get(plain, ())
-    if parts and all(part in declared for part in parts):
+    if parts and all(parameter in declared for parameter in parts):
         numbers = value if isinstance(value, list) else [value]
         if len(numbers) not in {len(parts), 2}:
             accepted = f"a list of {len(parts)} integers"
@@ -116,9 +118,9 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
                 f"{name} does not accept this value", code="wrong-value", at=at, key=key, found=value, accepted=accepted
             )
         return {_DEPTH: value}
-    elif plain in _WORDS and all(one in declared for sets in _WORDS[plain].values() for one in sets):
+    elif plain in _WORDS and all(target in declared for sets in _WORDS[plain].values() for target in sets):
         return _by_word(name, _WORDS[plain], value, at, key)
-    elif plain in _BOTH and all(one in declared for one in _BOTH[plain]):
+    elif plain in _BOTH and all(target in declared for target in _BOTH[plain]):
         pairs = dict.fromkeys(_BOTH[plain], value)
     elif plain in declared:
         pairs = {plain: value}
@@ -133,25 +135,25 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
             accepted=refused.instead,
         )
     else:
-        known = [*declared, *(_camel(whole) for whole, ones in _PARTS.items() if ones[0] in declared)]
+        spellings = [*declared, *(_camel(group) for group, parameters in _PARTS.items() if parameters[0] in declared)]
         raise UserError(
             f"the template {template.name} has no such parameter",
             code="unknown-name",
             at=at,
             key=key,
             found=name,
-            accepted=known,
-            suggestion=did_you_mean(plain, known),
+            accepted=spellings,
+            suggestion=did_you_mean(plain, spellings),
         )
-    for part, one in pairs.items():
-        if accepted_here := declared[part].refuses(one):
-            what = declared[part].help
+    for parameter, setting in pairs.items():
+        if accepted_here := declared[parameter].refuses(setting):
+            description = declared[parameter].help
             raise UserError(
-                f"{part} ({what}) does not accept this value",
+                f"{parameter} ({description}) does not accept this value",
                 code="wrong-value",
                 at=at,
                 key=key,
-                found=one,
+                found=setting,
                 accepted=accepted_here,
             )
     return pairs
@@ -168,47 +170,47 @@ def _by_word(
     return dict(words[value])
 
 
-def merged(given: Given, more: Given) -> dict[str, Scalar]:
-    """Return the parameters updated by `more`; of depth_u and loop_unroll the newer one counts."""
-    kept = {**given, **more}
-    if _DEPTH in more:
-        kept.pop(_UNROLL, None)
-    elif _UNROLL in more:
-        kept.pop(_DEPTH, None)
-    return kept
+def merged(values: Given, updates: Given) -> dict[str, Scalar]:
+    """Return the parameters updated by `more`; the newer of depth_u and loop_unroll wins."""
+    result = {**values, **updates}
+    if _DEPTH in updates:
+        result.pop(_UNROLL, None)
+    elif _UNROLL in updates:
+        result.pop(_DEPTH, None)
+    return result
 
 
-def completed(template: Template, given: Given) -> dict[str, Scalar] | str:
-    """Return every parameter of the template, or the rule that the given ones break."""
-    whole = template.completed(given)
-    depth = given.get(_DEPTH)
+def completed(template: Template, values: Given) -> dict[str, Scalar] | str:
+    """Return every parameter of the template, or the rule that the given ones violate."""
+    parameters = template.completed(values)
+    depth = values.get(_DEPTH)
     if depth is not None:
-        unroll, rest = divmod(int(depth), int(whole[_SPLIT]))
-        if rest or template.declares.parameters[_UNROLL].refuses(unroll):
+        unroll, remainder = divmod(int(depth), int(parameters[_SPLIT]))
+        if remainder or template.declares.parameters[_UNROLL].refuses(unroll):
             return "DepthU is LoopUnroll x LocalSplitU"
-        whole[_UNROLL] = unroll
-    return whole
+        parameters[_UNROLL] = unroll
+    return parameters
 
 
 def shown(value: object) -> str:
-    """Return a value as a table shows it: 8x4 for [8, 4]."""
+    """Format a value for a table: 8x4 for [8, 4]."""
     if isinstance(value, list):
         return "x".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def joined(name: str, names: Mapping[str, object]) -> str | None:
-    """Return the value of a parameter or derived name, parts joined: 128x64 for MacroTile; None for unknown names."""
+    """Return the value of a parameter or derived name, joined: 128x64 for MacroTile; None for unknown names."""
     stems = {key[:-2] for key in names if key.endswith("_0")}
     plain = spelled(name, {*names, *stems, *_PARTS})
-    parts = _PARTS.get(plain) or tuple(part for part in (f"{plain}_0", f"{plain}_1") if part in names)
-    if parts and all(part in names for part in parts):
-        return "x".join(str(names[part]) for part in parts)
+    parts = _PARTS.get(plain) or tuple(parameter for parameter in (f"{plain}_0", f"{plain}_1") if parameter in names)
+    if parts and all(parameter in names for parameter in parts):
+        return "x".join(str(names[parameter]) for parameter in parts)
     return shown(names[plain]) if plain in names else None
 
 
 def short(template: Template, parameters: Mapping[str, Scalar], layout: Mapping[str, Scalar]) -> str:
-    """Return the kernel's abbreviation: the template's own, else initials and values of what is not the default."""
+    """Return the kernel's abbreviation: the template's own, else initials and values of non-default parameters."""
     if own := Instance(template, parameters, layout).abbreviation:
         return own
     declared = template.declares.parameters

@@ -1,4 +1,4 @@
-"""The shape of a tuning file."""
+"""The schema of a tuning file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Dimensions = Annotated[list[SizeRange], Field(min_length=3, max_length=4)]
 
 
 class ProblemModel(Strict):
-    """The problem type in Tensile's terms: which indices of A and B belong to C, and which are summed over."""
+    """The problem type in Tensile's terms: the indices of A and B that are free, batched or summed."""
 
     Precision: Literal["S", "H", "B", "D", "C", "Z"] = Field(
         "S",
@@ -36,7 +36,7 @@ class ProblemModel(Strict):
 
 
 class RandomModel(Strict):
-    """Random sizes, each dimension evenly over its logarithm, which stand for all sizes of their box."""
+    """Log-uniform random sizes, representative of their box."""
 
     count: int = Field(ge=1, le=100_000, description="How many")
     low: int | Annotated[list[int], Field(min_length=3, max_length=4)] = Field(
@@ -82,14 +82,14 @@ class BenchmarkModel(Strict):
 
 
 class JoinModel(Strict):
-    """A step that keeps the fastest of the kernels that agree in some parameters."""
+    """A step that keeps the fastest of the kernels with equal parameters."""
 
     parameters: list[NonEmpty] = Field(min_length=1, description="Parameters or derived names, such as MacroTile")
     sizes: list[SizesModel] | None = Field(None, description="Sizes that decide; the group's `benchmark` by default")
 
 
 class GroupModel(Strict):
-    """Kernels, the steps that choose among them, and the sizes at which the chosen ones are timed."""
+    """A group: kernels, the steps that choose among them, and the final sizes."""
 
     name: NonEmpty = Field(description="The group's name in the report")
     template: NonEmpty = Field(description="Path of the template: gemm/tensile.cu.j2")
@@ -124,7 +124,7 @@ class GroupModel(Strict):
 
 
 class HalvingModel(Strict):
-    """What step 7 may leave out. Without it, every kernel is timed at every size."""
+    """The halving rules of step 7. Without them, every kernel is timed at every size."""
 
     coarse: int = Field(
         4,
@@ -155,7 +155,7 @@ class HalvingModel(Strict):
 
 
 class TimingModel(Strict):
-    """How a point is timed on a GPU."""
+    """The timing settings on a GPU."""
 
     samples: int = Field(5, ge=1, description="Most samples of one kernel at one size")
     enough_ms: float = Field(
@@ -175,7 +175,7 @@ class TimingModel(Strict):
 
 
 class LibraryModel(Strict):
-    """The library to write."""
+    """The settings of the library to write."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         "gemm", description="C identifier with which names of files and functions begin"

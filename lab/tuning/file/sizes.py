@@ -1,4 +1,4 @@
-"""Problem sizes of a tuning file: exact ones, ranges, random ones, and lists in CSV files."""
+"""Problem sizes of a tuning file: exact sizes, ranges, random sizes, and lists in CSV files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 _MOST_SIZES = 100_000
 _INDICES = ("m", "n", "batch", "k")
-"""Names of the dimensions of a batch in the order in which a file lists them, that of Tensile's indices."""
+"""Dimensions of a batched GEMM in a file's order, the order of Tensile's indices."""
 
 _RANGE = 4
-"""Numbers of a range: start, stride, increment of the stride, stop."""
+"""The length of a full range: start, stride, increment of the stride, stop."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Sizes:
 
     @property
     def all(self) -> tuple[Size, ...]:
-        """All sizes, each once, those of ranges first."""
+        """All sizes without repetitions, those of ranges first."""
         return tuple(dict.fromkeys((*self.ranges, *self.exact)))
 
     @cached_property
     def set(self) -> frozenset[Size]:
-        """All sizes, to look one up."""
+        """All sizes as a set."""
         return frozenset(self.all)
 
 
@@ -86,22 +86,22 @@ def along(dimension: SizeRange) -> tuple[int, ...]:
     return tuple(values)
 
 
-def in_order(given: Sequence[T], axes: tuple[str, ...]) -> tuple[T, ...]:
-    """Return what a file gives for each dimension, in the order of the axes.
+def in_order(values: Sequence[T], axes: tuple[str, ...]) -> tuple[T, ...]:
+    """Return the values that a file lists per dimension, in the order of the axes.
 
     Raises:
         UserError: There are more or fewer dimensions.
     """
     listed = _INDICES if axes == BATCH_AXES else axes
-    if len(given) != len(listed):
+    if len(values) != len(listed):
         accepted = f"one number or range for each of {', '.join(listed)}"
-        raise UserError("this is not a size of the problem", code="syntax", found=list(given), accepted=accepted)
-    named = dict(zip(listed, given, strict=True))
-    return tuple(named[axis] for axis in axes)
+        raise UserError("this is not a size of the problem", code="syntax", found=list(values), accepted=accepted)
+    by_axis = dict(zip(listed, values, strict=True))
+    return tuple(by_axis[axis] for axis in axes)
 
 
 def drawn(model: RandomModel, axes: tuple[str, ...]) -> tuple[Size, ...]:
-    """Draw random sizes, evenly over the logarithms of each dimension; a small box may give fewer.
+    """Draw log-uniform random sizes; a small box may give fewer.
 
     Args:
         model: The box.
@@ -118,20 +118,20 @@ def drawn(model: RandomModel, axes: tuple[str, ...]) -> tuple[Size, ...]:
             "this box has no sizes", code="nothing-left", found=f"low {model.low}, high {model.high}", accepted=accepted
         )
     rng = np.random.default_rng(model.seed)
-    found: dict[Size, None] = {}
+    sizes: dict[Size, None] = {}
     for _ in range(100):
-        wanted = (model.count - len(found), len(axes))
-        values = np.exp(rng.uniform(np.log(low), np.log(np.array(high) + 1), wanted)).astype(np.int64)
+        shape = (model.count - len(sizes), len(axes))
+        values = np.exp(rng.uniform(np.log(low), np.log(np.array(high) + 1), shape)).astype(np.int64)
         rounded = np.maximum(values // model.multiple * model.multiple, model.multiple)
-        values = np.clip(np.where((rng.random(wanted) < model.aligned) & rounds, rounded, values), low, high)
-        found.update(dict.fromkeys(tuple(map(int, one)) for one in values))
-        if len(found) == model.count:
+        values = np.clip(np.where((rng.random(shape) < model.aligned) & rounds, rounded, values), low, high)
+        sizes.update(dict.fromkeys(tuple(map(int, row)) for row in values))
+        if len(sizes) == model.count:
             break
-    return tuple(found)
+    return tuple(sizes)
 
 
 def read(models: Sequence[SizesModel], of: ProblemType, document: Document, place: Key) -> Sizes:
-    """Return every size that a list in a tuning file names.
+    """Return all sizes of a list in a tuning file.
 
     Args:
         models: The list.
@@ -147,23 +147,23 @@ def read(models: Sequence[SizesModel], of: ProblemType, document: Document, plac
     scattered: set[Size] = set()
     for i, model in enumerate(models):
         at, key = document.at(*place, i), yamlfile.dotted((*place, i))
-        given = [form for form in ("exact", "range", "random", "csv") if getattr(model, form) is not None]
-        if len(given) != 1:
+        keys = [form for form in ("exact", "range", "random", "csv") if getattr(model, form) is not None]
+        if len(keys) != 1:
             listed = ", ".join(_INDICES if of.batched else of.axes)
             accepted = (
                 f"one key: `exact: [{listed}]`, `range: [{listed}]` with ranges for numbers, "
                 "`random: {count: N, high: SIZE}`, or `csv: FILE`"
             )
             raise UserError(
-                "sizes need exactly one key", code="missing-key", at=at, key=key, found=given, accepted=accepted
+                "sizes need exactly one key", code="missing-key", at=at, key=key, found=keys, accepted=accepted
             )
         try:
             if model.range is not None:
                 ranges.update(dict.fromkeys(_product(in_order(model.range, of.axes))))
             elif model.random is not None:
-                there = drawn(model.random, of.axes)
-                scattered.update(set(there) - ranges.keys())
-                ranges.update(dict.fromkeys(there))
+                box_sizes = drawn(model.random, of.axes)
+                scattered.update(set(box_sizes) - ranges.keys())
+                ranges.update(dict.fromkeys(box_sizes))
             elif model.exact is not None:
                 exact[tuple(along(dimension)[0] for dimension in in_order(model.exact, of.axes))] = None
             elif model.csv is not None:
@@ -198,22 +198,22 @@ def _product(dimensions: Sequence[SizeRange]) -> Iterator[Size]:
 
 
 def from_csv(file: Path, of: ProblemType) -> tuple[Size, ...]:
-    """Return the sizes of a type's layout from a CSV file with its axes, a_t and b_t (1: transposed) as columns.
+    """Return a layout's sizes from a CSV file with the axes, a_t and b_t (1: transposed) as columns.
 
     Raises:
         UserError: a column is missing, or a row is not a size.
     """
     sizes: dict[Size, None] = {}
     rows = csv.DictReader(io.StringIO(yamlfile.read_text(file)))
-    wanted = (*of.axes, "a_t", "b_t")
-    missing = [name for name in wanted if name not in (rows.fieldnames or ())]
+    columns = (*of.axes, "a_t", "b_t")
+    missing = [name for name in columns if name not in (rows.fieldnames or ())]
     if missing:
         raise UserError(
-            "the file lacks a column", code="missing-key", at=Location(file, 1), found=rows.fieldnames, accepted=wanted
+            "the file lacks a column", code="missing-key", at=Location(file, 1), found=rows.fieldnames, accepted=columns
         )
     for row in rows:
         try:
-            *size, a_t, b_t = (int(row[name]) for name in wanted)
+            *size, a_t, b_t = (int(row[name]) for name in columns)
         except (TypeError, ValueError):
             size, a_t, b_t = [0], 0, 0
         if not all(1 <= own <= LARGEST for own in size) or not {a_t, b_t} <= {0, 1}:

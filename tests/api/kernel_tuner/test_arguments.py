@@ -16,41 +16,41 @@ GIVEN = [ZEROS, A, A, N]
 
 
 def named(given=GIVEN, answer=None, smaller=None, kernel=KERNEL, taken=()):
-    return named_arguments(given, answer, 1e-6, kernel=kernel, smaller=smaller, taken=taken)
+    return named_arguments(given, answer, 1e-6, kernel=kernel, smaller=smaller, reserved=taken)
 
 
 def test_without_an_answer_whatever_may_be_written_is_an_output():
-    found = named()
-    assert list(found.arguments) == ["c", "a", "scratch", "n"]
-    assert found.arguments["c"] == "inout float32[8] zeros"
-    assert found.arguments["a"][0] == "float32[8]"
-    assert found.arguments["scratch"][0] == "inout float32[8]"
-    assert (found.arguments["n"], found.problem) == ("int32", {"n": 8})
-    assert found.reference == {}
+    named_arguments = named()
+    assert list(named_arguments.arguments) == ["c", "a", "scratch", "n"]
+    assert named_arguments.arguments["c"] == "inout float32[8] zeros"
+    assert named_arguments.arguments["a"][0] == "float32[8]"
+    assert named_arguments.arguments["scratch"][0] == "inout float32[8]"
+    assert (named_arguments.arguments["n"], named_arguments.problem) == ("int32", {"n": 8})
+    assert named_arguments.reference == {}
 
 
 def test_with_an_answer_the_rest_is_not_compared():
-    found = named(answer=[A + 1, None, None, None])
-    assert set(found.reference) == {"c", "scratch"}
-    assert (found.reference["c"] == A + 1).all()
-    assert found.tolerance["c"] == {"relative": 1e-5, "absolute": 1e-6}
-    assert found.tolerance["scratch"]["absolute"] == float("inf")
+    named_arguments = named(answer=[A + 1, None, None, None])
+    assert set(named_arguments.reference) == {"c", "scratch"}
+    assert (named_arguments.reference["c"] == A + 1).all()
+    assert named_arguments.tolerance["c"] == {"relative": 1e-5, "absolute": 1e-6}
+    assert named_arguments.tolerance["scratch"]["absolute"] == float("inf")
 
 
 def test_a_kernel_that_cannot_be_read_has_numbered_arguments():
-    found = named(kernel=None, taken=["argument_3"])
-    assert list(found.arguments) == ["argument_0", "argument_1", "argument_2", "argument_3_"]
+    named_arguments = named(kernel=None, taken=["argument_3"])
+    assert list(named_arguments.arguments) == ["argument_0", "argument_1", "argument_2", "argument_3_"]
 
 
 def test_a_smaller_problem():
     smaller = SmallerProblem({}, [ZEROS[:3], A[:3], A[:3], np.int32(3)], [A[:3], None, None, None])
-    found = named(answer=[A, None, None, None], smaller=smaller)
-    text, arrays = found.arguments["c"]
+    named_arguments = named(answer=[A, None, None, None], smaller=smaller)
+    text, arrays = named_arguments.arguments["c"]
     assert text == "inout float32[c_size0]"
     assert isinstance(arrays, ArraysByCase)
-    assert found.problem == {"c_size0": 8, "a_size0": 8, "scratch_size0": 8, "n": 8}
-    assert found.emulate == {"c_size0": 3, "a_size0": 3, "scratch_size0": 3, "n": 3}
-    assert (found.reference["c"].emulated == A[:3]).all()
+    assert named_arguments.problem == {"c_size0": 8, "a_size0": 8, "scratch_size0": 8, "n": 8}
+    assert named_arguments.emulate == {"c_size0": 3, "a_size0": 3, "scratch_size0": 3, "n": 3}
+    assert (named_arguments.reference["c"].emulated == A[:3]).all()
 
 
 @pytest.mark.parametrize(

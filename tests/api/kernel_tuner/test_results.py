@@ -22,13 +22,13 @@ def returned(store, metrics=None, records=None):
 
 def test_a_measured_run(make):
     store = make("sweep")
-    done, environment = returned(store, {"x": "time * 2", "y": lambda p: p["x"] + p["unroll"]})
+    results, environment = returned(store, {"x": "time * 2", "y": lambda p: p["x"] + p["unroll"]})
     first = store.records()[0]
-    assert len(done) == len(store.records())
-    assert done[0]["unroll"] == first.parameters["unroll"]
-    assert done[0]["time"] == first.measurement.samples.median
-    assert done[0]["times"] == list(first.measurement.samples.ms)
-    assert done[0]["y"] == 2 * done[0]["time"] + done[0]["unroll"]
+    assert len(results) == len(store.records())
+    assert results[0]["unroll"] == first.parameters["unroll"]
+    assert results[0]["time"] == first.measurement.samples.median
+    assert results[0]["times"] == list(first.measurement.samples.ms)
+    assert results[0]["y"] == 2 * results[0]["time"] + results[0]["unroll"]
     assert environment["time"] == "measured"
     assert environment["device_name"] == store.run().gpu.name
     assert environment["failed"] == []
@@ -38,21 +38,21 @@ def test_without_a_gpu_the_time_does_the_work_at_the_predicted_rate(make):
     store = make("no_gpu")
     records = store.records()
     response = response_of(records)
-    done, environment = returned(store)
+    results, environment = returned(store)
     assert environment["time"] in ("predicted", "lower bound")
     assert environment["device_name"] is None
     assert environment["notes"][0] == store.run().not_measured
     first = next(one for one in records if response.of(one) is not None)
     assert first.rate(figures.time_ms(first, response)) == pytest.approx(response.of(first))
-    assert "times" not in done[0]
+    assert "times" not in results[0]
 
 
 def test_what_failed_is_listed_apart(make):
     store = make("sweep")
     first, *others = store.records()
     broken = replace(first, status=Status.COMPILE_FAILED, reason="why")
-    done, environment = returned(store, records=(broken, *others))
-    assert len(done) == len(others)
+    results, environment = returned(store, records=(broken, *others))
+    assert len(results) == len(others)
     assert environment["failed"] == [
         {"unroll": first.parameters["unroll"], "status": "compile failed", "reason": "why"}
     ]
@@ -63,10 +63,10 @@ def test_a_suspect_setting_failed_and_one_verified_in_part_is_told_from_a_verifi
     first, second, *others = store.records()
     suspect = replace(first, status=Status.SUSPECT, reason="in another order")
     partial = replace(second, status=Status.PARTIAL)
-    done, environment = returned(store, records=(suspect, partial, *others))
+    results, environment = returned(store, records=(suspect, partial, *others))
     assert [(one["status"], one["reason"]) for one in environment["failed"]] == [(Status.SUSPECT, "in another order")]
-    assert [one["status"] for one in done] == [Status.PARTIAL, *[Status.VERIFIED] * len(others)]
-    assert all(one["verified"] for one in done)
+    assert [one["status"] for one in results] == [Status.PARTIAL, *[Status.VERIFIED] * len(others)]
+    assert all(one["verified"] for one in results)
 
 
 @pytest.mark.parametrize("metric", [3, "tme", lambda p: p["none"]])
@@ -77,9 +77,9 @@ def test_a_wrong_metric_is_named(make, metric):
 
 
 def test_the_best_by_an_objective():
-    done = [{"time": 2.0, "x": 1.0}, {"time": 1.0, "x": 0.5}]
-    assert best(done, "time", higher_is_better=False) is done[1]
-    assert best(done, "x", higher_is_better=True) is done[0]
+    results = [{"time": 2.0, "x": 1.0}, {"time": 1.0, "x": 0.5}]
+    assert best(results, "time", higher_is_better=False) is results[1]
+    assert best(results, "x", higher_is_better=True) is results[0]
     assert best([], "time", higher_is_better=False) is None
     with pytest.raises(UserError, check=coded("unknown-name", key="objective", found="energy")):
-        best(done, "energy", higher_is_better=False)
+        best(results, "energy", higher_is_better=False)

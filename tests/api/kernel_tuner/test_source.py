@@ -31,8 +31,8 @@ def test_a_source_without_the_tuners_macros_is_left_alone():
 
 def test_macros_of_the_tuner_are_defined_where_they_are_used():
     text = "#ifdef kernel_tuner\nint g = grid_size_x + grid_size_y;\n#endif"
-    made = with_tuner_macros(text, SPACE, ["ceil_div(problem_size_x, block_size_x)"], {"problem_size_x": 65})
-    assert made.splitlines()[:6] == [
+    rendered = with_tuner_macros(text, SPACE, ["ceil_div(problem_size_x, block_size_x)"], {"problem_size_x": 65})
+    assert rendered.splitlines()[:6] == [
         "#define kernel_tuner 1",
         "#if block_size_x == 32",
         "#define grid_size_x 3",
@@ -40,15 +40,15 @@ def test_macros_of_the_tuner_are_defined_where_they_are_used():
         "#define grid_size_x 2",
         "#endif",
     ]
-    assert "#define grid_size_y 1\n#line 1\n#ifdef" in made
+    assert "#define grid_size_y 1\n#line 1\n#ifdef" in rendered
     assert uses_grid(text)
     assert not uses_grid(CODE)
 
 
 def test_an_unroll_factor_of_zero_leaves_the_pragma_out():
     text = "  #pragma unroll loop_unroll_factor_k\nfor (;;);"
-    made = with_tuner_macros(text, {"loop_unroll_factor_k": [0, 2]}, [], {})
-    assert made == "#if loop_unroll_factor_k > 0\n  #pragma unroll loop_unroll_factor_k\n#endif\nfor (;;);"
+    rendered = with_tuner_macros(text, {"loop_unroll_factor_k": [0, 2]}, [], {})
+    assert rendered == "#if loop_unroll_factor_k > 0\n  #pragma unroll loop_unroll_factor_k\n#endif\nfor (;;);"
     assert with_tuner_macros(text, {"loop_unroll_factor_k": [1, 2]}, [], {}) == text
 
 

@@ -121,25 +121,28 @@ def test_a_run_its_cache_and_its_simulation(tmp_path, capsys):
         return lab.tune_kernel("add", SOURCE, 100, ARGUMENTS, SPACE, **common, **more)
 
     with pytest.warns(UserWarning, match="ignores iterations, observers"):
-        done, environment = run(iterations=32, observers=[object()], metrics={"rate": "1 / time"})
-    assert [(one["block_size_x"], one["add_more"], one["verified"]) for one in done] == [(32, 1, True), (64, 1, True)]
-    assert all(one["time"] > 0 and one["rate"] == 1 / one["time"] for one in done)
+        results, environment = run(iterations=32, observers=[object()], metrics={"rate": "1 / time"})
+    assert [(one["block_size_x"], one["add_more"], one["verified"]) for one in results] == [
+        (32, 1, True),
+        (64, 1, True),
+    ]
+    assert all(one["time"] > 0 and one["rate"] == 1 / one["time"] for one in results)
     assert [one["add_more"] for one in environment["failed"]] == [2, 2]
-    assert environment["best_config"] in done
+    assert environment["best_config"] in results
     assert environment["time"] == "predicted"
     assert environment["folder"] == str(tmp_path / "kept")
     assert "best performing configuration: block_size_x=" in capsys.readouterr().out
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         simulated, _ = run(simulation_mode=True, quiet=True)
-    assert [one["variant"] for one in simulated] == [one["variant"] for one in done]
+    assert [one["variant"] for one in simulated] == [one["variant"] for one in results]
     assert capsys.readouterr().out == ""
 
 
 def test_constant_memory_is_set(tmp_path):
     source = SOURCE.replace("__global__", "__constant__ float weights[2]; __constant__ int first;\n__global__", 1)
     source = source.replace("+ add_more", "+ weights[first] * add_more")
-    done, _ = tune(
+    results, _ = tune(
         call(
             output=tmp_path,
             kernel_source=source,
@@ -150,4 +153,4 @@ def test_constant_memory_is_set(tmp_path):
         ),
         RunOptions(measure=False, jobs=1),
     )
-    assert len(done) == 1
+    assert len(results) == 1

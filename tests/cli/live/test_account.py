@@ -1,4 +1,4 @@
-"""What every account does."""
+"""Behaviour common to all accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal shows, at any width."""
+"""Terminal output of the live board at any width."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lab.cli.live.run_account import RunAccount
 @pytest.fixture
 def account(make):
     now = [0.0]
-    made = RunAccount(lambda: now[0])
+    run_account = RunAccount(lambda: now[0])
     records = make("sweep").records()
-    begin(made, 24)
+    begin(run_account, 24)
     for place, record in enumerate(records[:12], 1):
-        build(made, record)
+        build(run_account, record)
         now[0] = 5.0 * place
-        made.recorded(record)
-    return made
+        run_account.recorded(record)
+    return run_account
 
 
 def drawn(board, width, encoding="utf-8", **given):

@@ -1,4 +1,4 @@
-"""What is known of a run while it works."""
+"""The account of a run in progress."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def stages(account):
 
 
 def best(account):
-    (one,) = account.snapshot().best
-    return one
+    (best_variant,) = account.snapshot().best
+    return best_variant
 
 
 def test_stages_count_what_every_variant_went_through(make):
@@ -117,15 +117,17 @@ def test_a_time_of_a_card_that_differs_does_not_win(make):
 
 
 def test_each_problem_has_its_own_best(make):
-    one = make("sweep").records()[0]
-    other = replace(one, variant="other", problem={**one.problem, "m": 2048})
+    sweep_record = make("sweep").records()[0]
+    other = replace(sweep_record, variant="other", problem={**sweep_record.problem, "m": 2048})
     account = RunAccount()
-    problems = [SimpleNamespace(values=record.problem, label=f"m={record.problem['m']}") for record in (one, other)]
+    problems = [
+        SimpleNamespace(values=record.problem, label=f"m={record.problem['m']}") for record in (sweep_record, other)
+    ]
     begin(account, 2, problems)
-    account.recorded(one)
+    account.recorded(sweep_record)
     account.recorded(other)
     assert [(found.group, found.variant) for found in account.snapshot().best] == [
-        (f"m={one.problem['m']}", one.variant),
+        (f"m={sweep_record.problem['m']}", sweep_record.variant),
         ("m=2048", "other"),
     ]
     assert account.snapshot().groups == 2
@@ -174,14 +176,14 @@ def test_the_time_left_is_that_of_the_last_variants(make, clock):
 
 
 def test_what_an_earlier_run_left_says_nothing_of_the_pace(make, clock):
-    kept, made = make("sweep").records()[:2]
+    kept, new_record = make("sweep").records()[:2]
     account = RunAccount(clock)
     begin(account, 10)
     account.resumed(1)
     account.recorded(kept)
     assert stages(account) == {"built": (1, 10), "recorded": (1, 10), "measured": (1, None)}
     assert account.snapshot().left_s is None
-    build(account, made)
+    build(account, new_record)
     clock.now = 3.0
-    account.recorded(made)
+    account.recorded(new_record)
     assert account.snapshot().left_s == pytest.approx(24)

@@ -1,4 +1,4 @@
-"""Who may read the live page, and what of it."""
+"""Access control of the live server: its clients, and the files it serves."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from lab.cli.live.server import LiveServer, inside
 
 @pytest.fixture
 def account():
-    made = RunAccount()
-    begin(made, 4)
-    return made
+    run_account = RunAccount()
+    begin(run_account, 4)
+    return run_account
 
 
 @pytest.fixture
 def served(account):
-    with LiveServer(account) as made:
-        yield made
+    with LiveServer(account) as server:
+        yield server
 
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "run"
-    (made / "variants" / "a1").mkdir(parents=True)
-    (made / "index.html").write_text("<!doctype html><title>report</title>")
-    (made / "run.sqlite").write_text("records")
-    (made / ".hidden.txt").write_text("hidden")
-    (made / "variants" / "a1" / "kernel.ptx").write_text(".version 9.0")
+    run_folder = tmp_path / "run"
+    (run_folder / "variants" / "a1").mkdir(parents=True)
+    (run_folder / "index.html").write_text("<!doctype html><title>report</title>")
+    (run_folder / "run.sqlite").write_text("records")
+    (run_folder / ".hidden.txt").write_text("hidden")
+    (run_folder / "variants" / "a1" / "kernel.ptx").write_text(".version 9.0")
     (tmp_path / "secret.txt").write_text("secret")
-    (made / "out.txt").symlink_to(tmp_path / "secret.txt")
-    return made
+    (run_folder / "out.txt").symlink_to(tmp_path / "secret.txt")
+    return run_folder
 
 
 def ask(served, path=None, method="GET", host=None, headers=None):
@@ -59,9 +59,9 @@ def ask(served, path=None, method="GET", host=None, headers=None):
         connection.putheader(name, value)
     connection.endheaders()
     answer = connection.getresponse()
-    found = answer.status, answer.headers, answer.read()
+    response = answer.status, answer.headers, answer.read()
     connection.close()
-    return found
+    return response
 
 
 def test_the_address_leads_to_the_page_on_loopback_alone(served):
@@ -226,13 +226,13 @@ def test_a_browser_that_goes_away_is_not_an_error(served, capfd):
 def test_many_connections_wait_their_turn(account, monkeypatch):
     monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
     with LiveServer(account) as served:
-        found = []
-        threads = [threading.Thread(target=lambda: found.append(ask(served)[0])) for _ in range(6)]
+        statuses = []
+        threads = [threading.Thread(target=lambda: statuses.append(ask(served)[0])) for _ in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert found == [200] * 6
+    assert statuses == [200] * 6
 
 
 def test_it_ends_with_its_context(account):

@@ -1,4 +1,4 @@
-"""What is known of a tuning run while it works."""
+"""The account of a tuning run in progress."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_time_left_is_that_of_the_step(account, now):
     now[0] = 7.0
     account.timed((96, 64, 64), 3)
     assert account.snapshot().left_s == pytest.approx(16)
-    assert "later steps come on top" in account.snapshot().pace
+    assert "later steps are not included" in account.snapshot().pace
 
 
 def test_steps_are_notes(account):

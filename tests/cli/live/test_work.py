@@ -15,14 +15,14 @@ from lab.cli.live.work import QUIET_S, WorkAccount, work_progress
 
 
 def test_the_first_line_comes_after_a_while_and_says_how_far_the_work_is():
-    clock, done = Clock(), [0]
+    clock, lines_done = Clock(), [0]
     account, console = WorkAccount(clock), Console(file=io.StringIO(), width=40)
     lines = ProgressLines(console, account, clock, first_s=QUIET_S)
-    account.follow(lambda: [Stage("lines of PTX", done[0], 1000), Stage("faults", 3)])
+    account.follow(lambda: [Stage("lines of PTX", lines_done[0], 1000), Stage("faults", 3)])
     clock.now = QUIET_S - 0.1
     lines.due()
     assert not written(console)
-    clock.now, done[0] = QUIET_S, 250
+    clock.now, lines_done[0] = QUIET_S, 250
     lines.due()
     assert written(console) == "0:02; lines of PTX 250/1000, faults 3\n"
     account.follow(lambda: [Stage("kernels", 1, 4)])

@@ -10,14 +10,14 @@ ADDRESS = "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1
 
 def both(body, out, block=32, declarations="", count=True):
     ptx = small_ptx.kernel(body, ["out"], declarations)
-    found = []
+    runs = []
     for engine in ("interpreted", "compiled"):
         mine = out.copy()
-        found.append((launch(ptx, "k", 2, block, [mine], check=False, count=count, engine=engine), mine))
-    np.testing.assert_array_equal(found[0][1], found[1][1])
-    assert found[0][0].lines == found[1][0].lines
-    assert found[0][0].findings == found[1][0].findings
-    return found[1]
+        runs.append((launch(ptx, "k", 2, block, [mine], check=False, count=count, engine=engine), mine))
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
+    assert runs[0][0].lines == runs[1][0].lines
+    assert runs[0][0].findings == runs[1][0].findings
+    return runs[1]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_an_access_moves_whole_registers(bits, count, unit):
 def test_the_interpreter_tells_what_is_wrong_with_an_access(fault, kind):
     emulation, _ = both(ADDRESS.format(4) + "st.global.u32 [%rd2], %r1;" + fault, np.zeros(32, np.uint32))
     assert emulation.engine == "interpreted"
-    assert emulation.not_compiled == "an access or instruction at fault"
+    assert emulation.not_compiled == "a faulting access or instruction"
     assert kind in {finding.kind for finding in emulation.findings}
 
 
@@ -51,7 +51,7 @@ ANYWHERE = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; shl.b32 %r2, %r2, 6; a
 
 
 def test_atomics_anywhere_are_counted_alike():
-    """What meets in a bank, in a sector and in a chunk."""
+    """Atomics count the same bank, sector and chunk conflicts on both engines."""
     body = (
         ANYWHERE
         + """cvt.u64.u32 %rd3, %r4; mul.lo.s64 %rd3, %rd3, 28; and.b64 %rd3, %rd3, -4; add.s64 %rd3, %rd1, %rd3;

@@ -10,15 +10,15 @@ from lab.emulator.results import Emulation, Engine
 
 def both(ptx, kernel, grid, block, arguments):
     engines: tuple[Engine, Engine] = ("interpreted", "compiled")
-    done: list[Emulation] = []
+    emulations: list[Emulation] = []
     outs = []
     for engine in engines:
         mine = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
-        done.append(launch(ptx, kernel, grid, block, mine, check=False, engine=engine))
+        emulations.append(launch(ptx, kernel, grid, block, mine, check=False, engine=engine))
         outs.append([one.tobytes() for one in mine if isinstance(one, np.ndarray)])
     assert outs[0] == outs[1]
-    assert done[0].lines == done[1].lines
-    return done[1]
+    assert emulations[0].lines == emulations[1].lines
+    return emulations[1]
 
 
 @pytest.mark.parametrize("lanes", [0b11111111, 0b11100011])

@@ -31,14 +31,18 @@ def test_both_engines_agree_on_a_matrix_product():
     outs = [np.full((m, n), np.nan, np.float32) for _ in range(3)]
     ways: tuple[tuple[Engine, int], ...] = (("interpreted", 1), ("compiled", 1), ("compiled", 2))
     ptx, args = compiling.ptx("gemm_128"), [m, n, k, a, b]
-    done = [
+    emulations = [
         launch(ptx, "sgemm", (2, 1), 256, [*args, out], check=False, engine=engine, threads=threads)
         for out, (engine, threads) in zip(outs, ways, strict=True)
     ]
-    for out, emulation in zip(outs[1:], done[1:], strict=True):
+    for out, emulation in zip(outs[1:], emulations[1:], strict=True):
         assert emulation.engine == "compiled", emulation.not_compiled
         np.testing.assert_array_equal(out.view(np.uint32), outs[0].view(np.uint32))
-        assert (emulation.counts, emulation.lines, emulation.loops) == (done[0].counts, done[0].lines, done[0].loops)
+        assert (emulation.counts, emulation.lines, emulation.loops) == (
+            emulations[0].counts,
+            emulations[0].lines,
+            emulations[0].loops,
+        )
 
 
 def test_without_counts_there_are_none():
@@ -69,7 +73,7 @@ def test_many_rounds_of_a_loop_are_left_to_the_interpreter(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"schedule": 1}, "another order of warps and blocks was asked for"),
+        ({"schedule": 1}, "a schedule seed is set"),
         ({"check": False, "max_steps": 9}, "the steps are limited"),
     ],
 )
@@ -114,16 +118,16 @@ def soon(monkeypatch):
     ],
 )
 def test_much_work_goes_over_to_machine_code(soon, body, engine, why, clean):
-    """What the interpreter had done by then does not show in the buffers."""
+    """Partial work by the interpreter leaves no trace in the buffers."""
     ptx = small_ptx.kernel("ld.param.u64 %rd9, [out];" + body, ["out"])
-    outs, done = [], []
+    outs, emulations = [], []
     for choice in ("interpreted", "auto"):
         outs.append(np.arange(64, dtype=np.uint32))
-        done.append(launch(ptx, "k", 1, 64, [outs[-1]], engine=choice))
-    assert done[1].engine == engine
-    assert why in done[1].not_compiled
-    assert done[1].clean == clean
-    assert (done[0].lines, done[0].findings) == (done[1].lines, done[1].findings)
+        emulations.append(launch(ptx, "k", 1, 64, [outs[-1]], engine=choice))
+    assert emulations[1].engine == engine
+    assert why in emulations[1].not_compiled
+    assert emulations[1].clean == clean
+    assert (emulations[0].lines, emulations[0].findings) == (emulations[1].lines, emulations[1].findings)
     np.testing.assert_array_equal(outs[0], outs[1])
 
 
@@ -138,8 +142,8 @@ def test_one_array_may_be_read_and_written_through_two_parameters(engine):
         add.s64 %rd1, %rd1, %rd3; add.s64 %rd2, %rd2, %rd3; ld.global.u32 %r2, [%rd1]; add.s32 %r2, %r2, 1;
         st.global.u32 [%rd2], %r2;"""
     data = np.arange(32, dtype=np.uint32)
-    done = launch(small_ptx.kernel(body, ["a", "b"]), "k", 1, 32, [data, data], engine=engine)
-    assert done.clean
+    emulation = launch(small_ptx.kernel(body, ["a", "b"]), "k", 1, 32, [data, data], engine=engine)
+    assert emulation.clean
     np.testing.assert_array_equal(data, np.arange(1, 33))
 
 

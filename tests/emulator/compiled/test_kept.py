@@ -23,8 +23,8 @@ def maker(body=BODY, **changes):
 
 
 def test_everything_that_decides_the_code_is_in_the_key():
-    one = maker()
-    assert one.key == maker().key
+    code_maker = maker()
+    assert code_maker.key == maker().key
     others = [
         maker(BODY.replace("%tid.x", "%tid.y")),
         maker(count=False),
@@ -34,20 +34,20 @@ def test_everything_that_decides_the_code_is_in_the_key():
         maker(watched=watched(2)),
         maker(watched=watched(4, copies=True)),
     ]
-    assert len({one.key, *(other.key for other in others)}) == 1 + len(others)
+    assert len({code_maker.key, *(other.key for other in others)}) == 1 + len(others)
 
 
 def test_code_that_was_made_is_loaded_without_being_written(tmp_path, monkeypatch):
     forget()
-    one = maker(folder=tmp_path)
-    assert not one.ready
-    made = one.make()
+    code_maker = maker(folder=tmp_path)
+    assert not code_maker.ready
+    compiled_code = code_maker.make()
     forget()
-    assert one.ready
+    assert code_maker.ready
     monkeypatch.setattr(KernelMaker, "write", None)
-    loaded = one.make()
-    assert replace(made.code, text="") == replace(loaded.code, text="")
-    assert made.code.sites
+    loaded = code_maker.make()
+    assert replace(compiled_code.code, text="") == replace(loaded.code, text="")
+    assert compiled_code.code.sites
     forget()
 
 

@@ -20,16 +20,16 @@ def native(text, folder):
 @pytest.fixture
 def compiled(monkeypatch):
     """Notes each compilation."""
-    done: list[str] = []
+    compilations: list[str] = []
     real = module._parse
 
     def parse(text):
-        done.append(text)
+        compilations.append(text)
         return real(text)
 
     monkeypatch.setattr(module, "_parse", parse)
     forget()
-    yield done
+    yield compilations
     forget()
 
 

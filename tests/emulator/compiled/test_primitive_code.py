@@ -24,8 +24,8 @@ def singles(ftz):
             yield from (f"{one}.{modifiers} F, f, f" for one in ("add", "sub", "mul"))
             yield f"fma.{modifiers} F, f, f, f"
     yield from (f"div.{mode}{ftz}.f32 F, f, f" for mode in ("rn", "approx", "full"))
-    for one in ("rcp.rn", "rcp.approx", "sqrt.rn", "sqrt.approx", "rsqrt.approx", "neg", "abs"):
-        yield f"{one}{ftz}.f32 F, f"
+    for operation in ("rcp.rn", "rcp.approx", "sqrt.rn", "sqrt.approx", "rsqrt.approx", "neg", "abs"):
+        yield f"{operation}{ftz}.f32 F, f"
     yield from (f"{one}.approx{ftz}.f32 F, f" for one in ("sin", "cos", "lg2", "ex2"))
     yield from (f"{one}{ftz}{nan}.f32 F, f, f" for one in ("min", "max") for nan in ("", ".NaN"))
     for test in TESTS:
@@ -35,8 +35,8 @@ def singles(ftz):
         yield f"rcp.{mode}{ftz}.f32 F, f"
     yield from (f"{one}{ftz}.f32 F, f, f, f" for one in ("min", "max"))
     yield from (f"max{ftz}.xorsign.abs.f32 F, f, f", f"add{ftz}.f32.f16 F, h, f", f"add{ftz}.f32.bf16 F, h, f")
-    for one in ("and", "or", "xor"):
-        yield from (f"setp.lt.{one}{ftz}.f32 P|P, f, f, p", f"set.gt.{one}{ftz}.f32.f32 F, f, f, !p")
+    for operation in ("and", "or", "xor"):
+        yield from (f"setp.lt.{operation}{ftz}.f32 P|P, f, f, p", f"set.gt.{operation}{ftz}.f32.f32 F, f, f, !p")
 
 
 def every_form():

@@ -1,4 +1,4 @@
-"""What machine code suspects: never too little, and nothing in clean kernels."""
+"""Suspicions raised by compiled code: no fault is missed, and clean kernels raise none."""
 
 import compiling
 import numpy as np
@@ -109,31 +109,35 @@ BROKEN = [
 
 def both(source, grid, block, **options) -> Emulation:
     """Run a kernel on both engines; they must agree."""
-    ptx, done, outs = compiling.compile_text(HEAD + source), [], []
+    ptx, emulations, outs = compiling.compile_text(HEAD + source), [], []
     narrow = "char" in source
     for engine in ENGINES:
         data = np.arange(8192).astype(np.uint8 if narrow else np.float32)
         out = np.zeros(8192, np.uint8 if narrow else np.float32)
-        done.append(launch(ptx, "k", grid, block, [data, out], engine=engine, **options))
+        emulations.append(launch(ptx, "k", grid, block, [data, out], engine=engine, **options))
         outs.append(out)
     assert outs[0].tobytes() == outs[1].tobytes()
-    assert (done[0].findings, done[0].lines, done[0].notes) == (done[1].findings, done[1].lines, done[1].notes)
-    return done[1]
+    assert (emulations[0].findings, emulations[0].lines, emulations[0].notes) == (
+        emulations[1].findings,
+        emulations[1].lines,
+        emulations[1].notes,
+    )
+    return emulations[1]
 
 
 @pytest.mark.parametrize(("source", "grid", "block"), CLEAN)
 def test_nothing_is_suspicious_in_clean_kernels(source, grid, block):
-    done = both(source, grid, block, threads=2)
-    assert done.clean
-    assert done.engine == "compiled", done.not_compiled
+    emulation = both(source, grid, block, threads=2)
+    assert emulation.clean
+    assert emulation.engine == "compiled", emulation.not_compiled
 
 
 @pytest.mark.parametrize(("source", "grid", "block", "of", "by"), BROKEN)
 def test_what_the_interpreter_finds_is_suspicious(source, grid, block, of, by):
     assert of in source
-    done = both(source.replace(of, by, 1), grid, block, threads=2)
-    assert done.findings or done.notes
-    assert done.not_compiled == SUSPICIOUS
+    emulation = both(source.replace(of, by, 1), grid, block, threads=2)
+    assert emulation.findings or emulation.notes
+    assert emulation.not_compiled == SUSPICIOUS
 
 
 def test_blocks_of_different_cores_are_compared():
@@ -145,7 +149,7 @@ def test_blocks_of_different_cores_are_compared():
 @pytest.mark.parametrize("output", [False, True])
 def test_buffers_that_hold_nothing_yet(output):
     ptx = compiling.compile_text(HEAD + OWN)
-    done = [
+    emulations = [
         launch(
             ptx, "k", 5, 64,
             [np.ones(320, np.float32), Buffer(np.zeros(320, np.float32), initialised=output, output=output)],
@@ -153,8 +157,8 @@ def test_buffers_that_hold_nothing_yet(output):
         )
         for engine in ENGINES
     ]  # fmt: skip
-    assert done[0].findings == done[1].findings
-    assert done[1].engine == ("compiled" if output else "interpreted")
+    assert emulations[0].findings == emulations[1].findings
+    assert emulations[1].engine == ("compiled" if output else "interpreted")
 
 
 def test_elements_that_nothing_wrote_are_found():
@@ -175,8 +179,8 @@ def test_an_overrun_into_the_next_variable():
         out[threadIdx.x] = a[threadIdx.x + SHIFT] + b[threadIdx.x];
     }"""
     assert both(source.replace("SHIFT", "0"), 1, 32).engine == "compiled"
-    done = both(source.replace("SHIFT", "(int)in[1]"), 1, 32)
-    assert [finding.kind for finding in done.findings] == ["out-of-bounds"]
+    emulation = both(source.replace("SHIFT", "(int)in[1]"), 1, 32)
+    assert [finding.kind for finding in emulation.findings] == ["out-of-bounds"]
 
 
 def test_a_shuffle_by_lanes_outside_its_mask():
@@ -184,9 +188,9 @@ def test_a_shuffle_by_lanes_outside_its_mask():
         unsigned mask = in[1] ? 0x0000ffffu : 0;
         out[threadIdx.x] = __shfl_sync(mask, threadIdx.x, 3);
     }"""
-    done = both(source, 1, 32)
-    assert done.engine == "interpreted"
-    assert [finding.kind for finding in done.findings] == ["warp-divergence"]
+    emulation = both(source, 1, 32)
+    assert emulation.engine == "interpreted"
+    assert [finding.kind for finding in emulation.findings] == ["warp-divergence"]
 
 
 def test_time_begins_anew_before_it_runs_out(monkeypatch, tmp_path):

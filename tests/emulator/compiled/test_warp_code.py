@@ -1,4 +1,4 @@
-"""How lanes of a warp part and meet in compiled code: the same visits and outputs as in the interpreter."""
+"""Divergence and reconvergence of warps in compiled code: same visits and outputs as in the interpreter."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def both(body, block=64, declarations=""):
     ptx = small_ptx.kernel(body + STORE, ["out"], declarations)
     outs = [np.zeros(block, np.uint32) for _ in range(2)]
     engines: tuple[Engine, Engine] = ("interpreted", "compiled")
-    done = [
+    emulations = [
         launch(ptx, "k", 1, block, [out], check=False, engine=engine) for out, engine in zip(outs, engines, strict=True)
     ]
     np.testing.assert_array_equal(outs[0], outs[1])
-    assert done[0].lines == done[1].lines
-    assert done[0].loops == done[1].loops
-    return done[1]
+    assert emulations[0].lines == emulations[1].lines
+    assert emulations[0].loops == emulations[1].loops
+    return emulations[1]
 
 
 @pytest.mark.parametrize("body", [NESTED, EARLY, GATHERED, REUSED], ids=["nested", "early", "gathered", "reused"])
@@ -62,7 +62,7 @@ def test_lanes_that_never_come_are_told_by_the_interpreter():
 
 def test_a_shuffle_from_an_absent_lane_is_left_to_the_interpreter():
     body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @!%p1 bra $E; shfl.sync.idx.b32 %r9, %r1, 20, 31, 255; $E:"
-    assert both(body, block=32).not_compiled == "an access or instruction at fault"
+    assert both(body, block=32).not_compiled == "a faulting access or instruction"
 
 
 def test_registers_lie_behind_the_lanes_places():

@@ -1,4 +1,4 @@
-"""Bulk copies and mbarriers in shared memory: two blocks of two warps, 16 cells each."""
+"""TMA loads and stores and mbarriers in shared memory: two blocks of two warps, 16 cells each."""
 
 import numpy as np
 

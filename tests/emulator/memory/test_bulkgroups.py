@@ -1,4 +1,4 @@
-"""Bulk copies from shared to global memory, and reductions there."""
+"""Bulk copies (cp.async.bulk) from shared to global memory, and reductions there."""
 
 from types import SimpleNamespace
 from typing import Any, cast

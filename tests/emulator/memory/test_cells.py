@@ -1,4 +1,4 @@
-"""Where accesses fall, and which slots there are."""
+"""Shadow cells covered by an access, and allocation of shadow slots."""
 
 import numpy as np
 import pytest

@@ -211,14 +211,14 @@ def test_any_lane_goes_on_after_an_access_of_its_warp():
 
 def test_knowledge_joins():
     launch = LaunchClocks(2, 32)
-    one, two = KnownTimes({0: np.full(32, 5)}), KnownTimes({0: np.arange(32), 1: np.ones(32, np.int64)})
-    joined = launch.join(one, two)
+    first, two = KnownTimes({0: np.full(32, 5)}), KnownTimes({0: np.arange(32), 1: np.ones(32, np.int64)})
+    joined = launch.join(first, two)
     assert joined is not None
     assert joined.blocks[0].tolist() == [max(5, i) for i in range(32)]
     assert joined.within(1) is not None
-    assert launch.join(one, two) is joined
-    assert launch.join(None, one) is launch.join(one, None) is one
-    assert one.within(1) is None
+    assert launch.join(first, two) is joined
+    assert launch.join(None, first) is launch.join(first, None) is first
+    assert first.within(1) is None
 
 
 def test_a_stamp_holds_time_level_and_thread():

@@ -87,7 +87,7 @@ AWAIT = "AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p2, [%r1], 
         (SYNC, SYNC, set()),
         (SYNC, AWAIT, set()),
         (SYNC, "", {"may have ended already", "has ended"}),
-        ("", SYNC, {"may not have begun yet"}),
+        ("", SYNC, {"may not have started yet"}),
     ],
 )
 def test_an_arrival_at_the_mbarrier_of_a_block_needs_that_block(before, behind, why):

@@ -70,19 +70,19 @@ def test_a_lock_without_a_fence_is_noted_and_one_with_too_narrow_a_fence_is_a_ra
 
 def test_what_a_thread_knows_without_a_lock():
     launch_clocks = LaunchClocks(2, 32)
-    loose, known = launch_clocks.loose, [KnownTimes({i: np.full(32, 1 << 40)}) for i in range(4)]
-    loose.learn(3, known[0])
+    loose, histories = launch_clocks.loose, [KnownTimes({i: np.full(32, 1 << 40)}) for i in range(4)]
+    loose.learn(3, histories[0])
     assert not loose
-    loose.take(3, 7, known[0], known[1])
-    loose.take(3, 8, None, known[2])  # a later round: what it knew before the first one counts
-    loose.learn(3, known[3])
+    loose.take(3, 7, histories[0], histories[1])
+    loose.take(3, 8, None, histories[2])  # a later round: what it knew before the first one counts
+    loose.learn(3, histories[3])
     lock = loose.held_by(3)
     assert (lock.position, lock.narrow, sorted(lock.strict.blocks)) == (8, False, [0, 3])
     loose.fence(3, wide=False)
     assert (lock.narrow, sorted(lock.strict.blocks)) == (True, [0, 1, 2, 3])
     loose.share([4, 5], [None, None])
     assert 4 not in loose
-    loose.share([3, 4], [None, known[0]])
+    loose.share([3, 4], [None, histories[0]])
     assert sorted(loose.held_by(4).strict.blocks) == [0, 1, 2, 3]
     loose.fence(3, wide=True)
     loose.fence(4, wide=True)

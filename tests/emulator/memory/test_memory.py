@@ -12,19 +12,19 @@ def region(size=64, rows=1):
 
 @pytest.mark.parametrize(("width", "vector"), [(1, 1), (1, 4), (2, 1), (2, 2), (2, 8), (4, 1), (4, 4), (8, 1), (8, 2)])
 def test_what_is_stored_is_loaded(width, vector):
-    found, step = region(), width * vector
+    memory_region, step = region(), width * vector
     offsets = np.array([2, 0, 3], np.int64) * step
     values = [np.array([1, 2, 3], f"u{width}") + i for i in range(vector)]
-    found.store(offsets, width, values)
-    for loaded, value in zip(found.load(offsets, width, vector), values, strict=True):
+    memory_region.store(offsets, width, values)
+    for loaded, value in zip(memory_region.load(offsets, width, vector), values, strict=True):
         np.testing.assert_array_equal(loaded, value)
-    assert not found.data[step : 2 * step].any()
+    assert not memory_region.data[step : 2 * step].any()
 
 
 def test_the_last_of_colliding_stores_wins():
-    found = region()
-    found.store(np.array([8, 8, 8], np.int64), 4, [np.array([5, 6, 7], np.uint32)])
-    assert found.load(np.array([8], np.int64), 4, 1)[0].tolist() == [7]
+    memory_region = region()
+    memory_region.store(np.array([8, 8, 8], np.int64), 4, [np.array([5, 6, 7], np.uint32)])
+    assert memory_region.load(np.array([8], np.int64), 4, 1)[0].tolist() == [7]
 
 
 def test_views_of_16_bytes_are_not_integers():
@@ -33,10 +33,10 @@ def test_views_of_16_bytes_are_not_integers():
 
 
 def test_each_thread_has_its_row():
-    found = region(20, rows=3)
-    found.give_rows(np.array([0, 0, 2], np.int64))
-    assert found.stride == 32
-    assert found.places(np.array([4, 4], np.int64), np.array([1, 2])).tolist() == [4, 68]
+    memory_region = region(20, rows=3)
+    memory_region.give_rows(np.array([0, 0, 2], np.int64))
+    assert memory_region.stride == 32
+    assert memory_region.places(np.array([4, 4], np.int64), np.array([1, 2])).tolist() == [4, 68]
     assert region().places(np.array([4, 4], np.int64), slice(None)).tolist() == [4, 4]
 
 
@@ -54,8 +54,13 @@ def test_every_buffer_has_a_segment_of_its_own():
 
 @pytest.mark.parametrize(("size", "stride"), [(0, 16), (1, 16), (16, 16), (17, 32)])
 def test_a_region_is_one_padded_row_and_may_be_written(size, stride):
-    found = Region("buffer", "global", 0, size)
-    assert (found.size, found.stride, len(found.data)) == (size, stride, stride)
-    assert not found.readonly
-    assert (found.rows, found.shadow, found.cells, found.log) == (None, None, None, None)
-    assert found.view(4) is found.view(4)
+    memory_region = Region("buffer", "global", 0, size)
+    assert (memory_region.size, memory_region.stride, len(memory_region.data)) == (size, stride, stride)
+    assert not memory_region.readonly
+    assert (memory_region.rows, memory_region.shadow, memory_region.cells, memory_region.log) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert memory_region.view(4) is memory_region.view(4)

@@ -1,4 +1,4 @@
-"""How strong accesses are, from the words of their opcodes."""
+"""Memory ordering of accesses, from the qualifiers of their opcodes."""
 
 import pytest
 

@@ -158,7 +158,7 @@ def test_an_update_says_when_it_may_be_lost():
 
 @pytest.mark.parametrize(("order", "words", "kind"), [(SHY, "volatile write", "write"), (ATOMIC, "atomic", "atomic")])
 def test_the_other_side_of_a_race_is_called_what_it_is(order, words, kind):
-    """A plain read of what another thread wrote by a volatile store, which is no atomic operation."""
+    """A plain read races with a volatile store by another thread; the store is not reported as an atomic."""
     word = Word()
     assert not word.write(0, order=order)
     (conflict,) = word.read(40)

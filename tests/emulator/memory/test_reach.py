@@ -1,4 +1,4 @@
-"""Where accesses fall."""
+"""Address resolution: the memory region and offset of each access."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What blocks read again, by the lines that they read in between."""
+"""Reuse of data within a block: sectors read again, by reuse distance."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def test_nothing_is_counted_of_nothing():
 
 def test_floats_at_a_stride_read_their_sectors_again():
     # nine floats of each lane one after the other: 1152 bytes are 36 sectors and nine lines, asked for nine times
-    found = noted(*(("load", 36 * LANES + 4 * k, 4) for k in range(9))).counted()
-    assert found.read == 36
-    assert found.used == 1152
-    assert found.held == 9
-    assert found.sectors - sum(found.again) == 36
+    reuse = noted(*(("load", 36 * LANES + 4 * k, 4) for k in range(9))).counted()
+    assert reuse.read == 36
+    assert reuse.used == 1152
+    assert reuse.held == 9
+    assert reuse.sectors - sum(reuse.again) == 36
     # at the distance of the nine lines: in the class of up to sixteen
-    assert found.again[:4] == (0, 0, 0, 0)
-    assert found.again[4] == sum(found.again)
+    assert reuse.again[:4] == (0, 0, 0, 0)
+    assert reuse.again[4] == sum(reuse.again)
 
 
 def test_a_sector_beside_the_ones_that_were_read_was_not_read_before():
-    found = noted(("load", 4 * LANES // 16 * 0, 4), ("load", 0 * LANES + 32, 4), ("load", 0 * LANES, 4)).counted()
-    assert (found.sectors, found.read, found.again) == (3, 2, (1,))
+    reuse = noted(("load", 4 * LANES // 16 * 0, 4), ("load", 0 * LANES + 32, 4), ("load", 0 * LANES, 4)).counted()
+    assert (reuse.sectors, reuse.read, reuse.again) == (3, 2, (1,))
 
 
 def test_blocks_have_distances_of_their_own():
@@ -48,8 +48,8 @@ def test_blocks_have_distances_of_their_own():
     for block in (0, 1):
         ones = np.full(32, block, np.int64)
         trace.note("load", BUFFER, 4 * LANES, width=4, warps=ones, blocks=ones)
-    found = trace.counted()
-    assert (found.sectors, found.read, found.again) == (8, 4, ())
+    reuse = trace.counted()
+    assert (reuse.sectors, reuse.read, reuse.again) == (8, 4, ())
 
 
 def test_a_warp_issues_the_loads_of_a_basic_block_before_the_next_warp_does():
@@ -59,25 +59,25 @@ def test_a_warp_issues_the_loads_of_a_basic_block_before_the_next_warp_does():
         trace.note("load", BUFFER, 128 * lanes + 4 * k, width=4, warps=lanes // 32, blocks=lanes * 0)
     trace.begin()
     trace.note("load", BUFFER, 128 * lanes, width=4, warps=lanes // 32, blocks=lanes * 0)
-    found = trace.counted()
+    reuse = trace.counted()
     # 32 lines of the warp in between, then those of both
-    assert found.again == (0, 0, 0, 0, 0, 64, 64)
+    assert reuse.again == (0, 0, 0, 0, 0, 64, 64)
 
 
 def test_random_words_leave_most_of_their_sectors_unused():
-    found = noted(("load", 4096 * LANES, 4)).counted()
-    assert (found.lonely, found.lonely_used, found.used) == (32, 128, 128)
-    assert found.lonely_share == 1
+    reuse = noted(("load", 4096 * LANES, 4)).counted()
+    assert (reuse.lonely, reuse.lonely_used, reuse.used) == (32, 128, 128)
+    assert reuse.lonely_share == 1
 
 
 def test_later_stores_fill_the_sectors_of_earlier_ones():
-    found = noted(*(("store", 8 * LANES + 4 * k, 4) for k in range(2))).counted()
-    assert (found.stored, found.written, found.filled) == (16, 8, 256)
+    reuse = noted(*(("store", 8 * LANES + 4 * k, 4) for k in range(2))).counted()
+    assert (reuse.stored, reuse.written, reuse.filled) == (16, 8, 256)
 
 
 def test_wide_accesses_use_all_their_bytes():
-    found = noted(("load", 16 * LANES, 16), ("load", 512 + 4 * LANES, 4)).counted()
-    assert (found.used, found.read, found.lines) == (640, 20, 5)
+    reuse = noted(("load", 16 * LANES, 16), ("load", 512 + 4 * LANES, 4)).counted()
+    assert (reuse.used, reuse.read, reuse.lines) == (640, 20, 5)
 
 
 def test_a_request_passes_the_banks_of_l1_as_often_as_the_busiest_has_words():

@@ -1,4 +1,4 @@
-"""What shadows find."""
+"""Findings of the shadow memory."""
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def test_an_asynchronous_read_is_remembered_when_it_ends():
     shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(5, 64), batch), bulk=True)
     places = np.array([0, 4, 8, 12])
     shadow.write(places, 4, np.zeros(4, np.int64), 0, never)
-    read = shadow.begin_async_read(np.array([[0]]), 16, np.array([0]), 1, what="wgmma", warp=True)
+    read = shadow.begin_async_read(np.array([[0]]), 16, np.array([0]), 1, description="wgmma", warp=True)
     assert read.cells.tolist() == [0, 1, 2, 3]
     meanwhile, _ = shadow.write(places[:1], 4, np.array([40]), 2, never)
     assert "async-not-waited" in kinds(meanwhile)
@@ -152,7 +152,7 @@ def write_by(thread, offset):
 
 def read_by(thread, offset):
     read = np.array([[offset]])
-    return lambda shadow: shadow.begin_async_read(read, 4, np.array([thread]), 1, what="bulk copy")
+    return lambda shadow: shadow.begin_async_read(read, 4, np.array([thread]), 1, description="bulk copy")
 
 
 def test_conflicts_of_bulk_copies():

@@ -14,23 +14,23 @@ def run(operation, cell, threads=40, value="%r0", *more):
     t = operation.split(".")[-1]
     bits = 64 if t.endswith("64") else 32
     register, move = ("%rd1", "cvt.u64.u32 %rd1, %r0;") if bits == 64 else ("%r1", "mov.b32 %r1, %r0;")
-    found = np.zeros(threads, f"u{bits // 8}")
+    previous = np.zeros(threads, f"u{bits // 8}")
     last = ", ".join((register if value == "%r0" else value, *more))
     body = f"""
     ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; {move}
     atom.global.{operation} {register}, [%rd0], {last};
     ld.param.u64 %rd2, [q]; mad.wide.u32 %rd2, %r0, {bits // 8}, %rd2; st.global.b{bits} [%rd2], {register};
     """
-    emulation = launch(kernel(body, ["p", "q"]), "k", 1, threads, [cell, found])
+    emulation = launch(kernel(body, ["p", "q"]), "k", 1, threads, [cell, previous])
     assert emulation.clean
-    return found
+    return previous
 
 
 def test_a_sum_wraps_and_each_thread_finds_what_was_there():
     cell = np.array([2**32 - 10], np.uint32)
-    found = run("add.u32", cell, 40, "1")
+    previous = run("add.u32", cell, 40, "1")
     assert cell[0] == 30
-    np.testing.assert_array_equal(found, (2**32 - 10 + np.arange(40)) % 2**32)
+    np.testing.assert_array_equal(previous, (2**32 - 10 + np.arange(40)) % 2**32)
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,17 @@ def test_operations(operation, start, end):
 
 def test_increments_and_decrements_wrap_at_their_limit():
     cell = np.array([0], np.uint32)
-    found = run("inc.u32", cell, 10, "3")
-    assert found.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    previous = run("inc.u32", cell, 10, "3")
+    assert previous.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
     cell = np.array([9], np.uint32)  # above the limit: goes to it
     assert run("dec.u32", cell, 6, "2").tolist() == [9, 2, 1, 0, 2, 1]
 
 
 def test_compare_and_swap_succeeds_once():
     cell = np.array([0], np.uint32)
-    found = run("cas.b32", cell, 33, "0", "77")
+    previous = run("cas.b32", cell, 33, "0", "77")
     assert cell[0] == 77
-    assert found.tolist() == [0] + [77] * 32
+    assert previous.tolist() == [0] + [77] * 32
 
 
 def test_single_precision_sums_flush_subnormals_in_global_memory():
@@ -108,13 +108,13 @@ def test_compare_and_swap_is_one_thread_after_another():
     memory = rng.integers(0, 3, 6).astype(np.uint32)
     index = rng.integers(0, 6, 40)
     compare, new = (rng.integers(0, 3, 40).astype(np.uint32) for _ in range(2))
-    wanted, seen = memory.copy(), []
+    expected_memory, seen = memory.copy(), []
     for at, expected, value in zip(index, compare, new, strict=True):
-        seen.append(wanted[at])
-        wanted[at] = value if wanted[at] == expected else wanted[at]
-    found = compare_and_swap(memory, index, compare, new)
-    np.testing.assert_array_equal(found, seen)
-    np.testing.assert_array_equal(memory, wanted)
+        seen.append(expected_memory[at])
+        expected_memory[at] = value if expected_memory[at] == expected else expected_memory[at]
+    previous = compare_and_swap(memory, index, compare, new)
+    np.testing.assert_array_equal(previous, seen)
+    np.testing.assert_array_equal(memory, expected_memory)
 
 
 def test_vectors_are_updated_element_by_element():

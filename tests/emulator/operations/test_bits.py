@@ -14,8 +14,8 @@ def test_bits(a, b, c):
     assert run("and.b32", a, b) == a & b
     assert run("not.b32", a) == wrap(~a)
     table = c & 0xFF
-    wanted = sum((table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i for i in range(32))
-    assert run("lop3.b32", a, b, c, table) == wanted
+    expected = sum((table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i for i in range(32))
+    assert run("lop3.b32", a, b, c, table) == expected
     assert run("popc.b32", a) == a.bit_count()
     assert run("clz.b32", a) == 32 - a.bit_length()
     assert run("brev.b32", a) == int(f"{a:032b}"[::-1], 2)
@@ -40,15 +40,15 @@ def test_shifts(a, b, n):
 @QUICK
 @given(U32, U32, st.integers(0, 40), st.integers(0, 40))
 def test_bit_fields(a, b, position, length):
-    wanted = 0  # as the pseudocode of PTX ISA's bfe reads
+    expected = 0  # as the pseudocode of PTX ISA's bfe reads
     last = min(position + length - 1, 31)
     sign = a >> last & 1 if length else 0
     for i in range(32):
         inside = i < length and position + i <= 31
-        wanted |= (a >> (position + i) & 1 if inside else sign) << i
+        expected |= (a >> (position + i) & 1 if inside else sign) << i
     unsigned = (a >> position) & (2**length - 1)
     assert run("bfe.u32", a, position, length) == unsigned
-    assert wrap(run("bfe.s32", a, position, length)) == wanted
+    assert wrap(run("bfe.s32", a, position, length)) == expected
     mask = wrap((2 ** min(length, 32) - 1) << position)
     assert run("bfi.b32", a, b, position, length) == (wrap(a << position) & mask) | (b & ~mask)
 
@@ -57,12 +57,12 @@ def test_bit_fields(a, b, position, length):
 @given(U32, U32, U32)
 def test_bytes(a, b, c):
     pair = (b << 32 | a).to_bytes(8, "little")
-    wanted = 0
+    expected = 0
     for i in range(4):
         nibble = c >> (4 * i) & 15
         byte = pair[nibble & 7]
-        wanted |= ((0xFF if byte >> 7 else 0) if nibble & 8 else byte) << (8 * i)
-    assert run("prmt.b32", a, b, c) == wanted
+        expected |= ((0xFF if byte >> 7 else 0) if nibble & 8 else byte) << (8 * i)
+    assert run("prmt.b32", a, b, c) == expected
     xs, ys = a.to_bytes(4, "little"), b.to_bytes(4, "little")
     assert run("dp4a.u32.u32", a, b, c) == wrap(c + sum(x * y for x, y in zip(xs, ys, strict=True)))
     assert run("dp4a.s32.s32", a, b, c) == signed(
@@ -145,9 +145,9 @@ def test_logic_on_predicates():
 @given(U32, U32, U32, st.booleans())
 def test_three_inputs_with_a_predicate(a, b, c, q):
     table = c & 0xFF
-    wanted = run("lop3.b32", a, b, c, table)
-    assert run("lop3.or.b32", a, b, c, table, q, operands=7) == [wanted, bool(wanted) or q]
-    assert run("lop3.and.b32", a, b, c, table, q, operands=7) == [wanted, bool(wanted) and q]
+    expected = run("lop3.b32", a, b, c, table)
+    assert run("lop3.or.b32", a, b, c, table, q, operands=7) == [expected, bool(expected) or q]
+    assert run("lop3.and.b32", a, b, c, table, q, operands=7) == [expected, bool(expected) and q]
 
 
 def test_the_predicate_alone():

@@ -1,4 +1,4 @@
-"""Mbarriers and bulk copies on small kernels: what they do, and every way to use them wrongly."""
+"""Mbarriers and bulk copies (cp.async.bulk) on small kernels: correct use, and every misuse."""
 
 import functools
 

@@ -29,8 +29,8 @@ def test_ldmatrix_and_stmatrix_undo_each_other(trans):
 
 def test_movmatrix_turns_a_matrix():
     matrix = np.arange(64, dtype=np.uint16).reshape(8, 8)
-    held = np.ascontiguousarray(matrix).view(np.uint32).reshape(-1)
-    emulation, out = execute("movmatrix.sync.aligned.m8n8.trans.b16 %o0, %i0;", held)
+    fragment = np.ascontiguousarray(matrix).view(np.uint32).reshape(-1)
+    emulation, out = execute("movmatrix.sync.aligned.m8n8.trans.b16 %o0, %i0;", fragment)
     assert emulation.clean
     np.testing.assert_array_equal(out.view(np.uint16).reshape(8, 8), matrix.T)
 
@@ -39,7 +39,7 @@ def test_movmatrix_turns_a_matrix():
 def test_stmatrix_stores_turned_matrices(count, trans):
     """Lane l holds columns 2 (l mod 4) and the next one of row l / 4; the lanes' addresses are those of the rows."""
     registers = ", ".join(f"%i{i}" for i in range(count))
-    held = [
+    fragments = [
         np.arange(32, dtype=np.uint32) * 2 + 64 * i | (np.arange(32, dtype=np.uint32) * 2 + 1 + 64 * i) << 16
         for i in range(count)
     ]
@@ -50,7 +50,7 @@ def test_stmatrix_stores_turned_matrices(count, trans):
     shl.b32 %r2, %r63, 2; add.u32 %r3, %r1, %r2;
     """
     body += "".join(f"ld.shared.b32 %o{i}, [%r3+{128 * i}];" for i in range(count))
-    emulation, out = execute(body, *held, outputs=count)
+    emulation, out = execute(body, *fragments, outputs=count)
     assert emulation.clean, emulation.findings
     found = np.ascontiguousarray(out.reshape(count, 32)).view(np.uint16).reshape(count, 8, 8)
     wanted = np.arange(64 * count).reshape(count, 8, 8)

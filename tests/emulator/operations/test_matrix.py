@@ -42,8 +42,8 @@ def test_tf32_mma():
     )
     emulation = launch(fragments(4, *words).replace("BODY", mma), "k", 1, 32, [*words, out])
     assert emulation.clean
-    wanted = a @ b + c
-    np.testing.assert_array_equal(out, np.stack([wanted[place] for place in places], 1))
+    expected = a @ b + c
+    np.testing.assert_array_equal(out, np.stack([expected[place] for place in places], 1))
 
 
 def test_a_sum_of_doubles_may_say_that_it_rounds_to_nearest():
@@ -56,8 +56,8 @@ def test_a_sum_of_doubles_may_say_that_it_rounds_to_nearest():
         mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 {%fd2, %fd3}, {%fd0}, {%fd1}, {%fd2, %fd3};
         ld.param.u64 %rd0, [d]; mad.wide.u32 %rd0, %r0, 16, %rd0; st.global.v2.f64 [%rd0], {%fd2, %fd3};"""
     assert launch(kernel(body, ["a", "b", "d"], ""), "k", 1, 32, [fragment_a, fragment_b, out]).clean
-    wanted = a @ b
-    np.testing.assert_array_equal(out, np.stack([wanted[GROUP, 2 * WITHIN + i] for i in range(2)], 1))
+    expected = a @ b
+    np.testing.assert_array_equal(out, np.stack([expected[GROUP, 2 * WITHIN + i] for i in range(2)], 1))
 
 
 def test_integer_mma():
@@ -75,9 +75,9 @@ def test_integer_mma():
     )
     words = [np.ascontiguousarray(fragment_a), fragment_b, zero]
     launch(fragments(4, *words).replace("BODY", mma), "k", 1, 32, [*words, out])
-    wanted = a.astype(int) @ b.astype(int)
+    expected = a.astype(int) @ b.astype(int)
     places = [(GROUP + 8 * (i // 2), 2 * WITHIN + i % 2) for i in range(4)]
-    np.testing.assert_array_equal(out, np.stack([wanted[place] for place in places], 1))
+    np.testing.assert_array_equal(out, np.stack([expected[place] for place in places], 1))
 
 
 @pytest.mark.parametrize(
@@ -186,20 +186,20 @@ def test_every_shape(tensor, shape, td, ta, tb, words):
         filled(numbers(raw, t, index[0].shape[1]), index, size)
         for raw, t, index, size in zip(case.inputs, (ta, tb, td), indices, ((m, k), (k, n), (m, n)), strict=True)
     )
-    wanted = (a[:, :, :, None] != b[:, None]).sum(axis=2) + c if "xor" in words else a @ b + c
-    np.testing.assert_array_equal(filled(numbers(executed(case), td, m * n // 32), indices[2], (m, n)), wanted)
+    expected = (a[:, :, :, None] != b[:, None]).sum(axis=2) + c if "xor" in words else a @ b + c
+    np.testing.assert_array_equal(filled(numbers(executed(case), td, m * n // 32), indices[2], (m, n)), expected)
 
 
 def test_integers_are_clamped_only_where_asked():
     zero, out = np.zeros((32, 4), np.uint32), np.zeros((32, 4), np.int32)
     ones, most = np.full((32, 4), 0x01010101, np.uint32), np.full((32, 4), 2**31 - 1, np.uint32)
-    for word, wanted in (("", 2**31 - 1 + 16 - 2**32), (".satfinite", 2**31 - 1)):
+    for word, expected in (("", 2**31 - 1 + 16 - 2**32), (".satfinite", 2**31 - 1)):
         mma = (
             f"mma.sync.aligned.m16n8k16.row.col{word}.s32.s8.s8.s32 "
             "{%d0, %d1, %d2, %d3}, {%a0, %a1}, {%b0}, {%c0, %c1, %c2, %c3};"
         )
         launch(fragments(4, ones, ones, most).replace("BODY", mma), "k", 1, 32, [ones, ones, most, out])
-        assert (out == wanted).all()
+        assert (out == expected).all()
     assert not zero.any()
 
 
@@ -223,21 +223,21 @@ def test_sparse_products(tensor, td, ta, shape, selector):
     chunk, pair = {32: (2, 1), 4: (8, 2)}.get(tensor.WIDTH[ta], (4, 1))
     givers = k // chunk // 4
     a = np.zeros((len(stored), m, k))
-    for one in range(len(stored)):
+    for trial in range(len(stored)):
         for row in range(m):
             for number in range(k // chunk):
                 if wide:  # 16 bits of a lane for each row: four chunks
                     lane, shift = number // 4, number % 4 * 4 + row // 8 * 16
                 else:  # a lane for eight chunks of a row
                     lane, shift = number // 8 * 2 + row // 8, number % 8 * 4
-                word = int(case.inputs[3][one, row % 8 * 4 + selector * givers + lane, 0])
+                word = int(case.inputs[3][trial, row % 8 * 4 + selector * givers + lane, 0])
                 nibble = word >> shift & 15
                 held = chunk // 2 // pair
                 spots = [nibble >> 3] if chunk == 2 else [nibble & 3, nibble >> 2]
                 for i in range(held):
                     for j in range(pair):
                         at = number * chunk // 2 + i * pair + j
-                        a[one, row, number * chunk + spots[i] * pair + j] = stored[one, row, at]
+                        a[trial, row, number * chunk + spots[i] * pair + j] = stored[trial, row, at]
     np.testing.assert_array_equal(filled(numbers(executed(case), td, m * n // 32), indices[2], (m, n)), a @ b + c)
 
 
@@ -259,8 +259,8 @@ def test_four_products_of_quads(tensor, td, tc, by_row):
             )
             left = [a[:, *one_of(quad, row, x, by_row=by_row[0])] for x in range(4)]
             right = [b[:, *one_of(quad, column, x, by_row=not by_row[1])] for x in range(4)]
-            wanted = sum(x * y for x, y in zip(left, right, strict=True)) + c[:, *other]
-            np.testing.assert_array_equal(out[:, lane, i], wanted)
+            expected = sum(x * y for x, y in zip(left, right, strict=True)) + c[:, *other]
+            np.testing.assert_array_equal(out[:, lane, i], expected)
 
 
 def place_of(lane, i, t):

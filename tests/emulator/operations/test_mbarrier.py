@@ -1,4 +1,4 @@
-"""mbarrier instructions on small PTX kernels; bulk copies are in test_bulk.py."""
+"""mbarrier instructions on small PTX kernels; test_bulk.py covers bulk copies (cp.async.bulk)."""
 
 import numpy as np
 import pytest

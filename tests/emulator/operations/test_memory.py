@@ -100,7 +100,7 @@ def test_cache_policies_change_no_value():
 
 def test_textures_are_refused_in_words():
     body = "ld.param.u64 %rd0, [p]; tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd0, {%r1}];"
-    with pytest.raises(UnsupportedInstruction, match=r"PTX line .*tex\.1d.*textures and surfaces are read by hardware"):
+    with pytest.raises(UnsupportedInstruction, match=r"PTX line .*tex\.1d.*textures and surfaces need hardware"):
         launch(kernel(body, ["p"]), "k", 1, 1, [np.zeros(1)])
     text = kernel("mov.u32 %r1, 1;").replace("entry k()", "entry k(.param .texref t)")
     with pytest.raises(UnsupportedInstruction, match=r"PTX line .*texref t.*textures and surfaces"):
@@ -180,7 +180,7 @@ def test_memory_of_several_gpus_is_refused_with_its_line(text):
         launch(source, "k", 1, 32, [])
     assert caught.value.line == source.split("\n").index(text) + 1
     assert text[:-1] in str(caught.value)
-    assert "memory of several GPUs, and a launch on the CPU has one GPU" in str(caught.value)
+    assert "memory of several GPUs, and the emulator has one" in str(caught.value)
 
 
 @pytest.mark.parametrize("alignment", ["0", "3", "-8", "8, 8", "%r1"])

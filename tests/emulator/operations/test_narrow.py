@@ -73,16 +73,16 @@ def test_every_code_is_exact_in_half_precision(name):
     sign = 2 ** (exponent + fraction)
     step = 4 if sign == 8 else 8
     for code in range(2 * sign):
-        found = run(f"cvt.rn.f16x2.{name}x2", code << step | 1)
-        high = np.array([found >> 16], np.uint16).view(np.float16)[0]
+        converted = run(f"cvt.rn.f16x2.{name}x2", code << step | 1)
+        high = np.array([converted >> 16], np.uint16).view(np.float16)[0]
         if code % sign < count:
             assert Fraction(float(high)) == number(name, code % sign) * (-1 if code >= sign else 1)
             assert np.signbit(high) == (code >= sign)
         elif name == "e5m2" and code % sign == count:
             assert np.isinf(high)
         else:
-            assert found >> 16 == 0x7FFF
-        assert Fraction(float(np.array([found], np.uint32).view(np.float16)[0])) == number(name, 1)
+            assert converted >> 16 == 0x7FFF
+        assert Fraction(float(np.array([converted], np.uint32).view(np.float16)[0])) == number(name, 1)
 
 
 def test_exact_values():

@@ -22,13 +22,13 @@ def exponent(x):
     return int(np.frexp(float(x))[1]) - 1
 
 
-def modelled(a, b, c, kept):
+def modelled(a, b, c, precision):
     """One block: addends cut to multiples of a power of two, their sum cut to 24 bits."""
     products = [(Fraction(x) * Fraction(y), exponent(x) + exponent(y)) for x, y in zip(a, b, strict=True) if x * y]
     addends = [*products, *([(Fraction(c), exponent(c))] if c else [])]
     if not addends:
         return 0.0
-    unit = Fraction(2) ** (max(e for _, e in addends) - kept)
+    unit = Fraction(2) ** (max(e for _, e in addends) - precision)
     total = sum((int(x / unit) for x, _ in addends), start=0) * unit
     if not total:
         return 0.0
@@ -52,8 +52,8 @@ def test_blocks_follow_one_another():
 
 
 def test_bits_that_fall_off_are_lost_one_by_one():
-    kept = RULES["mma", "f16"].kept
-    below = 2.0 ** -((kept + 1) // 2) * 0.5
+    precision = RULES["mma", "f16"].kept
+    below = 2.0 ** -((precision + 1) // 2) * 0.5
     assert one([below] * 4, [below] * 4, 1.0) == 1.0  # together they would count
     assert one([0.5] * 4, [0.5] * 4, 1.0) == 2.0
 

@@ -43,15 +43,15 @@ def test_peers_are_kept_apart_where_they_are_accepted():
     [("shared", "shared", 0), ("global", "global", 0), (PEERS, "generic", SHARED_WINDOW)],
 )
 def test_addresses_of_peers_are_generic_ones(space, wanted, start):
-    asked = []
+    resolved = []
 
     def address(text, within):
-        asked.append((text, within))
+        resolved.append((text, within))
         return lambda lanes: lanes
 
     site = cast("Any", SimpleNamespace(operands=SimpleNamespace(address=address)))
     found, addresses = in_window(site, "[%r1]", space)
     assert found == wanted
-    assert asked == [("[%r1]", "shared" if space == PEERS else space)]
+    assert resolved == [("[%r1]", "shared" if space == PEERS else space)]
     lanes = cast("Any", np.array([16, (2 << 24) + 4]))
     assert addresses(lanes).tolist() == [start + 16, start + (2 << 24) + 4]

@@ -77,9 +77,9 @@ def test_a_map_lies_in_global_memory():
     emulation, out = fetched_by_pointer(by_pointer(load(2, 256)))
     assert emulation.clean, emulation.findings
     assert emulation.notes == ()
-    wanted = np.zeros((4, 16), np.uint32)
-    wanted[:2, :10] = MATRIX[4:, 20:30]
-    np.testing.assert_array_equal(out, wanted)
+    expected = np.zeros((4, 16), np.uint32)
+    expected[:2, :10] = MATRIX[4:, 20:30]
+    np.testing.assert_array_equal(out, expected)
     assert emulation.fetched_by_map == (256,)
     assert emulation.counts.memory["global.copy"].sectors == 2 * 2  # two rows of 40 bytes, at multiples of 16
 
@@ -140,17 +140,17 @@ def load_pixels(rank, size, coordinates, offsets):
 
 
 def column(images, box, size, base, offsets):
-    """What im2col copies of (images, ..space, channels): the base goes on pixel by pixel within the box, row by row."""
+    """Return the im2col copy of (images, ..space, channels), pixel by pixel along each row of the bounding box."""
     space, (channels, pixels) = images.shape[1:-1], size
     lower, upper, steps = (part[::-1] for part in (box.lower, box.upper, box.steps))
     ends = [extent - 1 + high for extent, high in zip(space, upper, strict=True)]
-    at, image, found = list(base[1:-1][::-1]), base[-1], np.zeros((pixels, channels), images.dtype)
+    at, image, gathered = list(base[1:-1][::-1]), base[-1], np.zeros((pixels, channels), images.dtype)
     for pixel in range(pixels):
         place = [one + shift for one, shift in zip(at, offsets[::-1], strict=True)]
         inside = all(0 <= one < extent for one, extent in zip(place, space, strict=True)) and 0 <= image < len(images)
         for channel in range(channels):
             if inside and 0 <= base[0] + channel < images.shape[-1]:
-                found[pixel, channel] = images[(image, *place, base[0] + channel)]
+                gathered[pixel, channel] = images[(image, *place, base[0] + channel)]
         for i in range(len(at) - 1, -1, -1):
             at[i] += steps[i]
             if at[i] <= ends[i]:
@@ -158,7 +158,7 @@ def column(images, box, size, base, offsets):
             at[i] = lower[i]
         else:
             image += 1
-    return found
+    return gathered
 
 
 IMAGES = np.arange(1, 3 * 2 * 4 * 5 * 12 + 1, dtype=np.uint32).reshape(3, 2, 4, 5, 12)  # N, D, H, W, C
@@ -189,10 +189,10 @@ def test_pixels_of_images_make_a_column(images, box, size, base, offsets):
     source = load_pixels(images.ndim, out.nbytes, base, offsets)
     emulation = launch(source, "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
     assert emulation.clean, emulation.findings
-    wanted = column(images, box, size, base, offsets)
-    np.testing.assert_array_equal(out.reshape(size[::-1]), wanted)
+    expected = column(images, box, size, base, offsets)
+    np.testing.assert_array_equal(out.reshape(size[::-1]), expected)
     assert emulation.fetched_by_map == (out.nbytes,)
-    assert emulation.counts.memory["global.copy"].sectors >= np.count_nonzero(wanted) // 8
+    assert emulation.counts.memory["global.copy"].sectors >= np.count_nonzero(expected) // 8
 
 
 def test_a_column_is_swizzled():
@@ -201,9 +201,9 @@ def test_a_column_is_swizzled():
     out = np.zeros(8 * 32, np.uint32)
     source = load_pixels(4, out.nbytes, (0, -1, -1, 0), (1, 1))
     assert launch(source, "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)]).clean
-    wanted = column(images, box, (8, 32), (0, -1, -1, 0), (1, 1)).reshape(-1, 4)  # pieces of 16 bytes
-    number = np.arange(len(wanted))
-    np.testing.assert_array_equal(out.reshape(-1, 4)[number ^ (number >> 3 & 1)], wanted)
+    expected = column(images, box, (8, 32), (0, -1, -1, 0), (1, 1)).reshape(-1, 4)  # pieces of 16 bytes
+    number = np.arange(len(expected))
+    np.testing.assert_array_equal(out.reshape(-1, 4)[number ^ (number >> 3 & 1)], expected)
 
 
 @pytest.mark.parametrize(
@@ -245,11 +245,11 @@ def test_a_map_of_tiles_is_none_for_im2col():
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("{2, 1}", "{2}", "1 offsets of im2col in 4 dimensions; accepted are 2"),
-        (".4d.", ".2d.", "im2col of 2 dimensions; accepted are 3 to 5"),
+        ("{2, 1}", "{2}", "1 offsets of im2col in 4 dimensions; expected 2"),
+        (".4d.", ".2d.", "im2col of 2 dimensions; expected 3 to 5"),
         (".im2col.", ".im2col::w.", "sm_100"),
         (".im2col.", ".im2col::w::128.", "sm_100"),
-        (".im2col.", ".im2col_no_offs.", "im2col_no_offs: pixels of im2col are loaded, and not stored"),
+        (".im2col.", ".im2col_no_offs.", "im2col_no_offs: stores from im2col boxes are not supported"),
     ],
 )
 def test_forms_of_im2col_that_are_refused(old, new, why):
@@ -267,14 +267,14 @@ def test_pieces_are_swizzled_within_their_span(swizzle):
     out = np.zeros(size // 4, np.uint32)
     emulation = launch(load(2, size), "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
     assert emulation.clean, emulation.findings
-    wanted = np.zeros_like(out)
+    expected = np.zeros_like(out)
     for row in range(16):
         for column in range(columns):
             at = row * columns * 4 + column * 4
             line = at // 128  # the row of the pattern
             piece = at // 16 % 8 ^ (line % (swizzle // 16) if swizzle else 0)
-            wanted[(line * 128 + piece * 16 + at % 16) // 4] = matrix[row, column]
-    np.testing.assert_array_equal(out, wanted)
+            expected[(line * 128 + piece * 16 + at % 16) // 4] = matrix[row, column]
+    np.testing.assert_array_equal(out, expected)
 
 
 STORE = """
@@ -298,9 +298,9 @@ def test_a_box_is_stored_within_the_tensor_in_whole_pieces_of_16_bytes():
     body = STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
     emulation, matrix = stored(body)
     assert emulation.clean, emulation.findings
-    wanted = np.full((6, 32), 99, np.uint32)
-    wanted[4, 20:32], wanted[5, 20:32] = np.arange(12), np.arange(16, 28)  # of the 30 elements of a row, and 2 more
-    np.testing.assert_array_equal(matrix, wanted)
+    expected = np.full((6, 32), 99, np.uint32)
+    expected[4, 20:32], expected[5, 20:32] = np.arange(12), np.arange(16, 28)  # of the 30 elements of a row, and 2 more
+    np.testing.assert_array_equal(matrix, expected)
     assert emulation.fetched_by_map == (0,)
 
 
@@ -414,18 +414,18 @@ REDUCE = STORE.replace(
 )
 
 
-def reduced(operation, held, element="", sent=None):
+def reduced(operation, initial, element="", sent=None):
     """Combine a box of 32 times 1 words with the first row of a tensor of 8 rows."""
     body = REDUCE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
     if sent is not None:
         body = body.replace("st.shared.u32 [%r10], %r0;", f"mov.u32 %r12, {sent}; st.shared.u32 [%r10], %r12;")
-    tensor = np.broadcast_to(held, (8, len(held))).copy()
-    columns = len(held)
+    tensor = np.broadcast_to(initial, (8, len(initial))).copy()
+    columns = len(initial)
     argument = TensorMapArgument(Buffer(tensor), (columns, 8), columns, (columns, 1), element=element)
     ptx = text(body.replace("OP", operation))
     emulation = launch(ptx, "k", 1, 32, [argument, np.zeros(1, np.uint32), np.uint32(0), np.uint32(2)])
     assert emulation.clean, emulation.findings
-    assert (np.delete(tensor, 2, 0) == held).all()
+    assert (np.delete(tensor, 2, 0) == initial).all()
     return tensor[2]
 
 
@@ -436,13 +436,13 @@ def reduced(operation, held, element="", sent=None):
      ("xor", np.bitwise_xor)],
 )  # fmt: skip
 def test_a_box_is_combined_by_the_type_of_the_map(operation, numpy, dtype):
-    held = np.arange(-16, 16).astype(dtype)
-    np.testing.assert_array_equal(reduced(operation, held), numpy(held, np.arange(32, dtype=dtype)))
+    initial = np.arange(-16, 16).astype(dtype)
+    np.testing.assert_array_equal(reduced(operation, initial), numpy(initial, np.arange(32, dtype=dtype)))
 
 
 def test_a_box_of_floats_is_added():
-    held = np.arange(32, dtype=np.float32)
-    np.testing.assert_array_equal(reduced("add", held, sent="0x3f000000"), held + np.float32(0.5))  # 0.5
+    initial = np.arange(32, dtype=np.float32)
+    np.testing.assert_array_equal(reduced("add", initial, sent="0x3f000000"), initial + np.float32(0.5))  # 0.5
     halves = np.arange(64, dtype=np.float16)
     np.testing.assert_array_equal(reduced("add", halves, sent="0x38003800"), halves + np.float16(0.5))
     brain = (np.arange(64, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -451,8 +451,8 @@ def test_a_box_of_floats_is_added():
 
 
 def test_increments_wrap_at_what_is_sent():
-    held = np.arange(32, dtype=np.uint32)
-    np.testing.assert_array_equal(reduced("inc", held, sent="20"), np.where(held >= 20, 0, held + 1))
+    initial = np.arange(32, dtype=np.uint32)
+    np.testing.assert_array_equal(reduced("inc", initial, sent="20"), np.where(initial >= 20, 0, initial + 1))
 
 
 def test_a_reduction_that_the_maps_type_does_not_have_is_refused():

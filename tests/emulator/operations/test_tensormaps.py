@@ -32,7 +32,7 @@ FENCE = "fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;"
 
 
 def text(fields=FIELDS, publish=PUBLISH, fence=FENCE):
-    made = "\n".join(f"@%p0 tensormap.{one}" for one in fields)
+    instructions = "\n".join(f"@%p0 tensormap.{one}" for one in fields)
     return f"""{HEADER}.visible .entry k(.param .u64 x, .param .u64 out, .param .u64 map)
 {{
 .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<16>;
@@ -42,7 +42,7 @@ ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [out]; ld.param.u64 %rd3, [map];
 mov.u32 %r3, room; cvt.u64.u32 %rd5, %r3; shl.b32 %r9, %r0, 2; add.u32 %r10, %r3, %r9; mov.b32 %r11, 0;
 st.shared.b32 [%r10], %r11; bar.warp.sync 0xffffffff;
 mov.b32 %r4, 16; mov.b32 %r5, 2; mov.b32 %r6, 20; mov.b32 %r7, 3; mov.b32 %r8, 1; mov.b64 %rd6, 96;
-{made}
+{instructions}
 bar.warp.sync 0xffffffff;
 {publish}
 {fence}
@@ -75,7 +75,7 @@ def test_a_box_of_a_matrix_that_the_kernel_describes():
 
 @pytest.mark.parametrize("without", ["rank", "elemtype", "global_address"])
 def test_a_map_that_lacks_a_field(without):
-    """All that is not set is zero: without a rank it is no map, and at address 0 there is nothing."""
+    """Unset fields are zero: the map is invalid without a rank, and address 0 holds no data."""
     _, out, emulation = fetched(text([one for one in FIELDS if f".{without}." not in one]))
     assert without == "elemtype" or [one.kind for one in emulation.findings][:1] == ["out-of-bounds"]
     assert not out.any()

@@ -1,4 +1,4 @@
-"""How what is undefined spreads: as NaN does in the instructions themselves, and as marked elements are moved."""
+"""Propagation of undefined values: like NaN through arithmetic, and like marked elements through moves."""
 
 import numpy as np
 import pytest
@@ -55,8 +55,8 @@ def test_products_spread_what_is_undefined_as_they_spread_nan(opcode, counts, na
     assert emulation.clean, emulation.findings
     width = {HALF: np.float16, SINGLE: np.float32, DOUBLE: np.float64}[nans[0]]
     wrong = np.isnan(out.reshape(counts[0], 32, 1).view(width)).any(axis=2)
-    found = followed(opcode)(origins)
-    np.testing.assert_array_equal(np.array(found) > 0, wrong)
+    marks = followed(opcode)(origins)
+    np.testing.assert_array_equal(np.array(marks) > 0, wrong)
     assert not wrong.all()
 
 
@@ -65,8 +65,8 @@ def test_undefined_metadata_of_a_sparse_product_decides_all_of_the_warp():
     zeros = np.zeros(64, np.int32)
     metadata = zeros.copy()
     metadata[40] = 3
-    found = followed(opcode)([[zeros] * 2, [zeros] * 2, [zeros] * 4, [metadata], [zeros]])
-    assert all((one[:32] == 0).all() and (one[32:] == 3).all() for one in found)
+    marks = followed(opcode)([[zeros] * 2, [zeros] * 2, [zeros] * 4, [metadata], [zeros]])
+    assert all((one[:32] == 0).all() and (one[32:] == 3).all() for one in marks)
 
 
 @pytest.mark.parametrize("trans", ["", ".trans"])
@@ -78,9 +78,9 @@ def test_ldmatrix_takes_marks_where_it_takes_elements(trans):
     body += f"st.shared.v4.b32 [%r1], {listed('i', 0, 4)}; bar.warp.sync -1; {opcode} {listed('o', 0, 4)}, [%r1];"
     emulation, out = execute(body, *np.ascontiguousarray(words.T), outputs=4)
     assert emulation.clean, emulation.findings
-    found = loaded_registers(opcode, {i: marks[:, i] for i in range(8)}, 4, 32)
+    loaded_marks = loaded_registers(opcode, {i: marks[:, i] for i in range(8)}, 4, 32)
     for i in range(4):
-        np.testing.assert_array_equal(found[i], np.maximum(out[i] & 0xFFFF, out[i] >> 16))
+        np.testing.assert_array_equal(loaded_marks[i], np.maximum(out[i] & 0xFFFF, out[i] >> 16))
     assert loaded_registers(opcode, {}, 4, 32) == {}
 
 
@@ -99,14 +99,16 @@ def test_stmatrix_puts_marks_where_it_puts_elements(trans):
 def test_movmatrix_turns_marks():
     opcode, marks = "movmatrix.sync.aligned.m8n8.trans.b16", np.arange(1, 33, dtype=np.uint32)
     _, out = execute(f"{opcode} %o0, %i0;", marks | marks << 16)
-    (found,) = followed(opcode)([[marks.astype(np.int32)]])
-    np.testing.assert_array_equal(found, np.maximum(out & 0xFFFF, out >> 16))
+    (transposed,) = followed(opcode)([[marks.astype(np.int32)]])
+    np.testing.assert_array_equal(transposed, np.maximum(out & 0xFFFF, out >> 16))
 
 
 def test_elements_of_fragments():
     ones, twos = np.full(32, 1, np.int32), np.full(32, 2, np.int32)
-    found = loaded_registers("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", {3: ones, 4: ones, 5: twos}, 8, 32)
-    assert {i: int(each[0]) for i, each in found.items()} == {1: 1, 2: 2}
+    loaded_marks = loaded_registers(
+        "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", {3: ones, 4: ones, 5: twos}, 8, 32
+    )
+    assert {i: int(each[0]) for i, each in loaded_marks.items()} == {1: 1, 2: 2}
     stored = stored_elements("wmma.store.d.sync.aligned.row.m16n16k16.global.f16", [ones, twos])
     assert [int(each[0]) for each in stored] == [1, 1, 2, 2]
     assert loaded_registers("ld.shared.v2.u32", {1: ones}, 2, 32) == {1: ones}
@@ -119,14 +121,14 @@ def test_products_of_a_warpgroup():
     a[1][128 + 32 + 5] = 9  # rows 8 to 15 of the second warp's 16
     c[0][128] = 4  # row 0, column 0
     none = np.zeros((2, 64), np.int32), np.zeros((2, 8), np.int32)
-    found = np.array(group_product(opcode, a, c, none, np.array([0, 4])))
+    result_marks = np.array(group_product(opcode, a, c, none, np.array([0, 4])))
     wanted = np.zeros((4, 256), np.int32)
     wanted[2:, 128 + 32 + 4 : 128 + 32 + 8], wanted[0, 128] = 9, 4
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(result_marks, wanted)
     none[1][0, 3] = 2  # column 3 of the first one's B: the second register of the second lane of each quad
-    found = np.array(group_product(opcode, [], [one * 0 for one in c], none, np.array([0, 4])))
-    assert (found[1, 1:128:4] == 2).all()
-    assert (found > 0).sum() == 64
+    result_marks = np.array(group_product(opcode, [], [one * 0 for one in c], none, np.array([0, 4])))
+    assert (result_marks[1, 1:128:4] == 2).all()
+    assert (result_marks > 0).sum() == 64
 
 
 def test_other_instructions_spread_nothing_between_lanes():

@@ -113,7 +113,7 @@ def test_unknown_forms(instruction):
     [
         ("%r1", "0x0000ffff", None),
         ("16", "0x0000ffff", "lane 0 reads lane 16, which is not in its mask 0x0000ffff"),
-        ("%r1", "0x0000fffe", "these lanes are not in the mask that they name (lane 0, mask 0x0000fffe)"),
+        ("%r1", "0x0000fffe", "these lanes are not in their own member mask (lane 0, mask 0x0000fffe)"),
     ],
 )
 def test_shuffles_outside_of_their_mask(lane, mask, detail):

@@ -91,7 +91,7 @@ def test_every_layout_of_shared_memory(tensor, td, ta, turned):
 def test_a_from_registers(tensor, td, ta):
     case = tensor.layout_case(td, ta, seed=5, registers=True)
     out = executed(case)
-    images, words, held, before = case.inputs
+    images, words, fragments, before = case.inputs
     k = 32 // WIDTHS[ta]
     index_a, index_c = tensor.index_a(16, k, ta), tensor.index_c(16, 16)
     for trial in range(2):
@@ -99,7 +99,7 @@ def test_a_from_registers(tensor, td, ta):
         for warp in range(4):
             part = slice(32 * warp, 32 * warp + 32)
             a = np.zeros((16, k))
-            a[index_a] = values(np.ascontiguousarray(held[trial, part]), ta)
+            a[index_a] = values(np.ascontiguousarray(fragments[trial, part]), ta)
             total = a @ b.T * (1 if td == "s32" else -1)
             wanted = values(before[trial, part], td) + total[index_c]
             np.testing.assert_array_equal(values(out[trial, part], td), wanted)
@@ -112,15 +112,15 @@ def expanded(stored, metadata, t, selector):
     full = np.zeros((64, 2 * stored.shape[1]))
     for row in range(64):
         upper = row % 16 // 8
-        for one in range(full.shape[1] // chunk):
+        for chunk_index in range(full.shape[1] // chunk):
             if size == 1:
-                lane, shift = upper + 2 * (one // per_word), 4 * (one % per_word)
+                lane, shift = upper + 2 * (chunk_index // per_word), 4 * (chunk_index % per_word)
             else:
-                lane, shift = 2 * selector + one // per_word, 16 * upper + 4 * (one % per_word)
+                lane, shift = 2 * selector + chunk_index // per_word, 16 * upper + 4 * (chunk_index % per_word)
             nibble = int(metadata[row // 16 * 32 + row % 8 * 4 + lane]) >> shift & 15
             places = [{4: 0, 14: 1}[nibble]] if size == 4 else [nibble & 3, nibble >> 2]
             for i, place in enumerate(places):
-                full[row, one * chunk + place] = stored[row, one * len(places) + i]
+                full[row, chunk_index * chunk + place] = stored[row, chunk_index * len(places) + i]
     return full
 
 
@@ -135,14 +135,14 @@ SPARSE = [
 def test_a_sparse_a_times_a_dense_b(tensor, td, ta, turned, selector, registers):
     case = tensor.layout_case(td, ta, seed=5, turned=turned, registers=registers, selector=selector)
     out = executed(case)
-    images, words, held, before, metadata = case.inputs
+    images, words, fragments, before, metadata = case.inputs
     depth = 32 // WIDTHS[ta]
     index_a, index_c = tensor.index_a(16, depth, ta), tensor.index_c(16, 16)
     for trial in range(4):
         if registers:
             stored = np.zeros((64, depth))
             for warp in range(4):
-                mine = np.ascontiguousarray(held[trial, 32 * warp : 32 * warp + 32])
+                mine = np.ascontiguousarray(fragments[trial, 32 * warp : 32 * warp + 32])
                 stored[16 * warp : 16 * warp + 16][index_a] = values(mine, ta)
         else:
             stored = matrix(images[trial], words[trial, 0], ta, 64, depth, turned=bool(turned[0]))
@@ -369,7 +369,7 @@ def test_a_warps_wait_is_for_what_all_four_read(schedule):
 
 @pytest.mark.parametrize(("who", "count"), [("t % 32 == 9", 4), ("t == 41", 1)], ids=["each warp", "one thread"])
 def test_any_lane_of_a_warp_or_of_its_warpgroup_tells_what_was_read(who, count):
-    told = """__shared__ unsigned long long bar; const unsigned there = at(&bar);
+    source = """__shared__ unsigned long long bar; const unsigned there = at(&bar);
         const int last = t >= 128;
         if (t == 128) asm volatile("mbarrier.init.shared::cta.b64 [%0], COUNT;" :: "r"(there) : "memory");
         load(); proxy(); __syncthreads();
@@ -381,10 +381,10 @@ def test_any_lane_of_a_warp_or_of_its_warpgroup_tells_what_was_read(who, count):
                          :: "r"(there) : "memory");
             sb[t - 128] = a[0];
         }""".replace("WHO", who).replace("COUNT", str(count))
-    emulation, out = run(told, 256)
+    emulation, out = run(source, 256)
     assert emulation.clean, emulation.findings
     np.testing.assert_array_equal(out, WANTED)
-    early, _ = run(told.replace("wait(); store();", "").replace("} else {", "wait(); store(); } else {"), 256)
+    early, _ = run(source.replace("wait(); store();", "").replace("} else {", "wait(); store(); } else {"), 256)
     assert {finding.kind for finding in early.findings} <= {"shared-race", "async-not-waited"}
     assert not early.clean
 

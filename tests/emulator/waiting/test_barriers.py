@@ -109,7 +109,7 @@ def test_threads_that_do_not_meet(body, detail):
     ],
 )
 def test_threads_that_have_ended_hold_up_no_barrier_of_the_block(early, barrier, kinds):
-    """A warp that fetches ends first, and those that multiply meet once more."""
+    """The producer warp exits early; the consumer warps still meet at the barrier."""
     body = SHARED + f"mov.u32 %o0, 7; setp.lt.u32 %p0, %r0, 64; {early}\n{barrier}\n{READ}\nE:\n"
     emulation, found = execute(body, block=128)
     assert [finding.kind for finding in emulation.findings] == kinds

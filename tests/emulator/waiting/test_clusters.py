@@ -60,7 +60,7 @@ def test_a_launch_may_ask_for_the_clusters_that_the_kernel_does_not_declare():
     np.testing.assert_array_equal(out, declared)
     alone = launch(ptx, "k", 8, 64, [out])
     assert alone.notes == (
-        "the kernel asks for its place in a cluster, and neither __cluster_dims__ nor the launch makes clusters",
+        "the kernel reads cluster registers, but neither __cluster_dims__ nor the launch sets a cluster size",
     )
     with pytest.raises(UserError, check=coded("mismatch", found=(6, 1, 1))):
         launch(ptx, "k", 6, 64, [out], cluster=(4, 1, 1))

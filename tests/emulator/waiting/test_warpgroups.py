@@ -73,7 +73,7 @@ def test_three_warps_are_no_warpgroup():
 
 
 def exchanged(gives, takes, *, registers=168):
-    """Who gives registers up and who takes them, with what comes in between."""
+    """Launch warpgroups that release and acquire registers (setmaxnreg), with the given code in between."""
     text = f"""{HEADER}.visible .entry k() .maxntid 384, 1, 1 .maxnreg {registers}
     {{ .reg .pred %p<2>; .reg .b32 %r<4>; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 128; @%p0 bra GIVES;
     {takes} bra DONE;
@@ -123,7 +123,7 @@ def test_who_waits_for_registers_that_nobody_gives_up_waits_forever(gives, takes
 
 
 def test_a_poll_for_one_who_waits_for_registers_ends():
-    """What gives registers up polls a flag that is set behind the wait for them."""
+    """The releasing warpgroup polls a flag set only after the other one has acquired its registers."""
     polls = "A: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra A;"
     sets = "mov.u32 %r2, 1; st.volatile.shared.u32 [flag], %r2;"
     shared = ".shared .align 4 .b32 flag; mov.u32 %r3, 0; st.volatile.shared.u32 [flag], %r3; barrier.sync 0;"

@@ -126,7 +126,7 @@ def test_it_lies_beside_cublas_and_says_its_version(light, tmp_path):
 
 @pytest.mark.parametrize("values", [{"layout": "nn"}, {"dtype": "float8_e5m2"}])
 def test_what_cublaslt_does_not_multiply_is_named(light, values):
-    with pytest.raises(BaselineMissingError, match="cuBLASLt has no product of float8_"):
+    with pytest.raises(BaselineMissingError, match="cuBLASLt does not support a GEMM of float8_"):
         light.gemm(*gemm(**values), POINTERS)
 
 
@@ -136,7 +136,7 @@ def test_a_refusal_has_the_name_of_the_status(light):
     with pytest.raises(DeviceError, match="cublasLtMatmul: CUBLAS_STATUS_INVALID_VALUE"):
         launch()
     light._library.algorithms = 0
-    with pytest.raises(BaselineMissingError, match="no algorithm for this product: CUBLAS_STATUS_NOT_SUPPORTED"):
+    with pytest.raises(BaselineMissingError, match="no algorithm for this GEMM: CUBLAS_STATUS_NOT_SUPPORTED"):
         light.gemm(*gemm(), POINTERS)
 
 

@@ -42,7 +42,7 @@ def test_torch_computes_the_operator_and_leaves_the_padding_alone(torch, mask):
 
 def test_torch_wants_whole_matrices_and_scores_that_it_does_not_round(torch):
     problem, _, pointers = loaded(m=13)
-    with pytest.raises(BaselineMissingError, match="whole matrices of 4 queries, and 13 rows are none"):
+    with pytest.raises(BaselineMissingError, match="whole matrices of 4 queries, and 13 rows are not a multiple"):
         masked_torch_baseline(problem, pointers, 0)
     for fields in ({"scale": 0.3}, {"mask": "additive", "scale": 0.25}):
         problem, _, pointers = loaded(dtype="float16", **fields)

@@ -74,13 +74,13 @@ def test_five_operations_are_for_single_precision_and_may_fail(torch):
 @pytest.fixture
 def compilers(monkeypatch, torch):
     """PyTorch's two compilers, which give a function back as it is, and what they were asked."""
-    asked: list[object] = []
+    calls: list[object] = []
 
     def reset():
-        asked.append("reset")
+        calls.append("reset")
 
     def compiled(function, **options):
-        asked.append(options)
+        calls.append(options)
         return function
 
     def into(x, y):
@@ -90,7 +90,7 @@ def compilers(monkeypatch, torch):
     torch.jit = SimpleNamespace(script=compiled)
     torch.compile, torch.compiler = compiled, SimpleNamespace(reset=reset)
     monkeypatch.setattr(softmax, "_torch_functions", lambda: SimpleNamespace(softmax_into=into))
-    return asked
+    return calls
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,16 @@ def launching(*entries):
 
 def test_a_recorded_table_is_read():
     text = (TESTS / "gpu" / "golden" / "ncu_raw.txt").read_text()
-    asked = [
+    metrics = [
         "dram__bytes_read.sum",
         "smsp__average_warps_issue_stalled_membar_per_issue_active.ratio",
         "sm__warps_active.avg.pct_of_peak_sustained_active",
         "never__heard_of.sum",
     ]
-    first, second = ncu.read_csv(text, asked)
+    first, second = ncu.read_csv(text, metrics)
     assert first.kernel == "row_max(int, const float *, int, float *)"
-    assert first.values == {asked[0]: 67115264.0, asked[2]: 87.61}
-    assert second.values == {asked[0]: 67125504.0, asked[1]: 0.0, asked[2]: 91.10}
+    assert first.values == {metrics[0]: 67115264.0, metrics[2]: 87.61}
+    assert second.values == {metrics[0]: 67125504.0, metrics[1]: 0.0, metrics[2]: 91.10}
 
 
 @given(st.lists(st.tuples(KERNELS, VALUES, VALUES), max_size=5), st.lists(st.text("=PROF %.", max_size=20), max_size=3))

@@ -36,8 +36,8 @@ class Count:
         self.monkeypatch.setenv("FAKE_NCU_LOG", str(self.log))
         found = list(profiles(orders, seconds=seconds, profiler=self.profiler, target=TARGET, **named))
         self.calls = [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        made = {variant: one for part in found for variant, one in part.profiles.items()}
-        return made, [note for part in found for note in part.notes]
+        merged = {variant: one for part in found for variant, one in part.profiles.items()}
+        return merged, [note for part in found for note in part.notes]
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def count(fake_ncu, monkeypatch, tmp_path):
 
 
 def test_single_launches_from_a_cold_cache_take_one_process(count):
-    made, notes = count(order("v1", "double"), order("v2", "double", n=17))
-    assert (set(made), notes, count.calls) == ({"v1", "v2"}, [], ["all"])
-    one = made["v1"]
+    profiles, notes = count(order("v1", "double"), order("v2", "double", n=17))
+    assert (set(profiles), notes, count.calls) == ({"v1", "v2"}, [], ["all"])
+    one = profiles["v1"]
     assert (one.profiler, one.cache, one.notes) == ("Nsight Compute 2025.3.1.0", "cold", ())
     assert (one.dram_bytes, one.occupancy, one.issue_share, one.duration_ms) == (1536.0, 0.75, 0.4, 0.002)
     assert one.pipes == dict.fromkeys(("fma", "alu", "lsu", "xu", "tensor"), 0.01)
@@ -56,48 +56,48 @@ def test_single_launches_from_a_cold_cache_take_one_process(count):
 
 
 def test_a_sequence_is_counted_whole_without_a_flush_between_its_launches(count):
-    made, notes = count(order("v1", "double"), order("v2", "double", "other", "double"))
+    profiles, notes = count(order("v1", "double"), order("v2", "double", "other", "double"))
     assert count.calls == ["all", "none", "none"]
     assert notes == []
-    assert [one.kernel for one in made["v2"].launches] == ["double", "other", "double"]
-    assert made["v2"].dram_bytes == 3 * 1536
-    assert made["v2"].notes == (profile.NOT_FLUSHED,)
-    assert made["v1"].notes == ()
+    assert [one.kernel for one in profiles["v2"].launches] == ["double", "other", "double"]
+    assert profiles["v2"].dram_bytes == 3 * 1536
+    assert profiles["v2"].notes == (profile.NOT_FLUSHED,)
+    assert profiles["v1"].notes == ()
 
 
 def test_from_a_warm_cache_the_second_launch_counts(count):
-    made, _ = count(order("v1", "double", cache="warm"))
-    assert (made["v1"].cache, len(made["v1"].launches), count.calls) == ("warm", 1, ["none", "none"])
+    profiles, _ = count(order("v1", "double", cache="warm"))
+    assert (profiles["v1"].cache, len(profiles["v1"].launches), count.calls) == ("warm", 1, ["none", "none"])
 
 
 def test_traffic_that_took_several_passes_is_remarked_on(count):
-    made, _ = count(order("v1", "double", "double"), how="3 passes")
-    assert profile.REPLAYED in made["v1"].notes
+    profiles, _ = count(order("v1", "double", "double"), how="3 passes")
+    assert profile.REPLAYED in profiles["v1"].notes
 
 
 def test_a_variant_that_cannot_be_launched_costs_itself_alone(count):
-    made, notes = count(order("v1", "refused"), order("v2", "double"))
-    assert set(made) == {"v2"}
+    profiles, notes = count(order("v1", "refused"), order("v2", "double"))
+    assert set(profiles) == {"v2"}
     assert notes == ["v1 was not profiled: 300000 bytes of shared memory per block; this GPU has 232448."]
 
 
 def test_after_a_device_error_what_was_launched_before_is_kept(count):
-    made, notes = count(order("v1", "double"), order("v2", "illegal"), order("v3", "double"))
-    assert set(made) == {"v1"}
+    profiles, notes = count(order("v1", "double"), order("v2", "illegal"), order("v3", "double"))
+    assert set(profiles) == {"v1"}
     assert notes[0].startswith("v2 was not profiled: CUDA error")
 
 
 def test_an_unknown_metric_is_a_note_and_the_rest_is_there(count):
     metric = "sm__warps_active.avg.pct_of_peak_sustained_active"
-    made, notes = count(order("v1", "double"), how=f"knows not {metric}")
+    profiles, notes = count(order("v1", "double"), how=f"knows not {metric}")
     assert notes == [f"Nsight Compute does not know the metric {metric}."]
-    assert (made["v1"].occupancy, made["v1"].dram_bytes) == (None, 1536.0)
+    assert (profiles["v1"].occupancy, profiles["v1"].dram_bytes) == (None, 1536.0)
 
 
 @pytest.mark.parametrize(("how", "said"), [("forbidden", "run as root"), ("loses one", "saw other launches")])
 def test_what_hinders_it_altogether_is_one_note(count, how, said):
-    made, notes = count(order("v1", "double"), order("v2", "double"), how=how)
-    assert (made, len(notes)) == ({}, 1)
+    profiles, notes = count(order("v1", "double"), order("v2", "double"), how=how)
+    assert (profiles, len(notes)) == ({}, 1)
     assert notes[0].startswith("No hardware counters were read")
     assert said in notes[0]
 
@@ -111,10 +111,10 @@ def test_a_part_that_fails_takes_nothing_from_the_others(count, monkeypatch):
         return whole(orders, fields, profiler, flush=flush)
 
     monkeypatch.setattr(profile, "_profile", without_sequences)
-    made, notes = count(order("v1", "double"), order("v2", "double", "double"))
+    profiles, notes = count(order("v1", "double"), order("v2", "double", "double"))
     assert notes == ["Some hardware counters were not read: it broke."]
-    assert made["v1"].dram_bytes == 1536.0
-    assert (made["v2"].dram_bytes, made["v2"].occupancy) == (None, 0.75)
+    assert profiles["v1"].dram_bytes == 1536.0
+    assert (profiles["v2"].dram_bytes, profiles["v2"].occupancy) == (None, 0.75)
 
 
 def test_no_profiler_is_one_note(monkeypatch):
@@ -127,8 +127,8 @@ def test_no_profiler_is_one_note(monkeypatch):
 def test_chunks_keep_problems_together_and_end_at_the_time_limit(count):
     orders = [order(f"v{i}", "double", n=16 + i % 2) for i in range(4)]
     clock = iter([100.0, 160.5])  # at the start, and before the second chunk
-    made, notes = count(*orders, chunk=2, now=lambda: next(clock))
-    assert set(made) == {"v0", "v2"}
+    profiles, notes = count(*orders, chunk=2, now=lambda: next(clock))
+    assert set(profiles) == {"v0", "v2"}
     assert notes == ["The counters of 2 variants were not read: the limit of 60 s had passed."]
     clock = iter([100.0, 159.5])
     assert set(count(*orders, chunk=2, now=lambda: next(clock))[0]) == {"v0", "v1", "v2", "v3"}
@@ -145,11 +145,11 @@ def test_rows_of_other_kernels_than_the_program_launched_are_refused():
 
 def test_every_metric_has_a_field():
     every = {**profile.TRAFFIC, **profile.EXECUTION}
-    made = counters("k", dict.fromkeys(every, 50.0))
-    assert made.occupancy == made.issue_share == made.pipes["xu"] == 0.5
-    assert made.stalls["wait"] == made.dram_read_bytes == 50.0
+    kernel_counters = counters("k", dict.fromkeys(every, 50.0))
+    assert kernel_counters.occupancy == kernel_counters.issue_share == kernel_counters.pipes["xu"] == 0.5
+    assert kernel_counters.stalls["wait"] == kernel_counters.dram_read_bytes == 50.0
     assert {name for name in every if "." not in name} == {
-        name for name, value in asdict(made).items() if isinstance(value, float)
+        name for name, value in asdict(kernel_counters).items() if isinstance(value, float)
     }
     assert counters("k", {}) == LaunchCounters("k")
-    assert Profile("p", "cold", (made,)).dram_bytes == 100.0
+    assert Profile("p", "cold", (kernel_counters,)).dram_bytes == 100.0

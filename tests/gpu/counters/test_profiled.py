@@ -30,7 +30,7 @@ def test_a_warm_sequence_is_launched_twice(cache: str, times: int, flush: Flush)
 def profiled(
     folder: Path, *orders: tuple[Job, str]
 ) -> tuple[list[dict[str, object]], subprocess.CompletedProcess[str]]:
-    """What the program logs, and what it prints."""
+    """Profile the orders in a process; return what the program logs, and the finished process."""
     (folder / "orders").write_bytes(pickle.dumps(orders))
     code = PROGRAM.format(path=sys.path, file=str(FILE))
     command = [sys.executable, "-c", code, str(folder / "orders"), str(folder / "log")]

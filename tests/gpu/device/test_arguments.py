@@ -75,7 +75,7 @@ def test_packed_arguments_have_the_layout_of_the_c_parameter_list():
         (("big", "int32"), "argument big: 1099511627776 is not a value of int32 (-2147483648 to 2147483647)"),
         (("alpha", "int32"), "argument alpha: 1.1 is not a value of int32"),
         (("minus", "uint32"), "argument minus: -1 is not a value of uint32 (0 to 4294967295)"),
-        (("layout", "int32"), "argument layout: 'nn' is text, the kernel takes int32"),
+        (("layout", "int32"), "argument layout: 'nn' is text; the kernel expects int32"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_by_name(argument, words):

@@ -60,8 +60,8 @@ def job(kernel="axpy", workspace=()):
 
 def test_a_job_is_checked_and_timed(backend, cuda):
     cuda.kernel_ms = 2.0
-    said: list[Any] = []
-    answer = JobRunner(backend, said.append).answer(job(), QUIET)
+    messages: list[Any] = []
+    answer = JobRunner(backend, messages.append).answer(job(), QUIET)
     assert answer.result.failure is None, answer.result.failure
     assert verification_of(answer.result).executed_on == "NVIDIA Fake"
     assert measurement_of(answer.result).samples.median == 2.0
@@ -69,7 +69,7 @@ def test_a_job_is_checked_and_timed(backend, cuda):
     assert measurement_of(answer.result).before.sm_clock_mhz == 1980
     accepted = "cublas, copy, torch, torch-naive, torch-jit, torch-compile, triton"
     assert baseline_of(answer.result).note == f"there is no baseline 'fake'; accepted: {accepted}"
-    assert [message.activity for message in said][-1] == "measurement"
+    assert [message.activity for message in messages][-1] == "measurement"
 
 
 def writes_its_input(grid, n, rounds, a, x, y, z):

@@ -98,25 +98,25 @@ def test_the_reference_is_numpys(run, layout, dtype):
 )
 def test_the_comparison_finds_the_largest_error_and_stray_writes(run, dtype, place, value, largest):
     some = parts(stored(np.ones(M * N, np.float32), dtype))
-    each = some.size // (M * N)
-    if each > 1:
+    components = some.size // (M * N)
+    if components > 1:
         some[1::2] = 1  # as the imaginary parts of what is expected below
-    guard = np.full(each * GUARD * some.itemsize, 0xFF, np.uint8).view(some.dtype)
+    guard = np.full(components * GUARD * some.itemsize, 0xFF, np.uint8).view(some.dtype)
     got = np.concatenate([some, guard])
     if place is not None:
-        got[each * place + each - 1] = parts(stored(np.array([value], np.float32), dtype))[0]
+        got[components * place + components - 1] = parts(stored(np.array([value], np.float32), dtype))[0]
     rows, columns, worst = np.full(M, 2.0), np.full(N, 3.0), np.zeros(1, np.uint64)
     shape = tuple(np.int32(extent) for extent in (M, N, 1, GUARD))
     bound = np.float64(1), np.float64(0), np.float64(0)
-    run("compare", 4, got, np.ones(each * M * N), rows, columns, *shape, *bound, worst)
+    run("compare", 4, got, np.ones(components * M * N), rows, columns, *shape, *bound, worst)
     assert worst.view(np.float64)[0] == pytest.approx(largest)
 
 
 def test_errors_are_relative_to_the_norms_the_value_and_the_least(run, dtype):
-    each = 2 if dtype.startswith("complex") else 1
+    components = 2 if dtype.startswith("complex") else 1
     got, worst = parts(stored(np.full(M * N, 1.5, np.float32), dtype)), np.zeros(1, np.uint64)
     shape = tuple(np.int32(extent) for extent in (M, N, 1, 0))
-    expected = np.where(np.arange(each * M * N) % each, 0.0, 1.0)
+    expected = np.where(np.arange(components * M * N) % components, 0.0, 1.0)
     bound = np.float64(0.25), np.float64(2), np.float64(0.5)
     run("compare", 4, got, expected, np.full(M, 2.0), np.full(N, 3.0), *shape, *bound, worst)
     assert worst.view(np.float64)[0] == pytest.approx(0.5 / (0.25 * 6 + 2 * 1 + 0.5))
@@ -196,18 +196,18 @@ def problem(played, m=33, n=20, k=50):
 
 
 def test_a_right_kernel_has_a_small_error_at_every_size(field, played):
-    made = field()
+    cuda_field = field()
     for size in ((33, 20, 50), (1, 1, 1), (60, 66, 60)):
-        made.expect(problem(played, *size))
-        launch = made.kernel("one", b"cubin", played.gemm, problem(played, *size))
-        assert made.check(launch) <= tolerance_of_sums(played.dtype)
+        cuda_field.expect(problem(played, *size))
+        launch = cuda_field.kernel("one", b"cubin", played.gemm, problem(played, *size))
+        assert cuda_field.check(launch) <= tolerance_of_sums(played.dtype)
 
 
 def test_every_member_of_a_batch_is_compared(field, played, cuda):
-    made, batch = field(), 3
+    cuda_field, batch = field(), 3
     of = operator("gemm").problem({"m": 33, "n": 20, "k": 50, "batch": batch, "dtype": played.dtype})
-    made.expect(of)
-    launch = made.kernel("one", b"cubin", played.gemm, of)
+    cuda_field.expect(of)
+    launch = cuda_field.kernel("one", b"cubin", played.gemm, of)
     wrong: list[int] = []
 
     def members(grid, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
@@ -219,62 +219,62 @@ def test_every_member_of_a_batch_is_compared(field, played, cuda):
                 view(at_c, played.dtype, m * n)[-1] += 1
 
     cuda.kernels["product"] = members
-    assert made.check(launch) <= tolerance_of_sums(played.dtype)
+    assert cuda_field.check(launch) <= tolerance_of_sums(played.dtype)
     for member in range(batch):
         wrong[:] = [member]
-        assert made.check(launch) > 1e-3
+        assert cuda_field.check(launch) > 1e-3
 
 
 def test_the_comparison_takes_each_members_norms(run, dtype):
     got, worst = parts(stored(np.full(2 * M * N, 1.5, np.float32), dtype)), np.zeros(1, np.uint64)
-    each = 2 if dtype.startswith("complex") else 1
-    got[1::2] = got[1::2] if each == 1 else 0
+    components = 2 if dtype.startswith("complex") else 1
+    got[1::2] = got[1::2] if components == 1 else 0
     rows, columns = np.repeat([8.0, 2.0], M), np.repeat([1.0, 3.0], N)
     shape = tuple(np.int32(extent) for extent in (M, N, 2, 0))
-    expected = np.where(np.arange(2 * each * M * N) % each, 0.0, 1.0)
-    expected[: each * M * N] = got[: each * M * N].astype(np.float64) if dtype != "bfloat16" else 1.5
+    expected = np.where(np.arange(2 * components * M * N) % components, 0.0, 1.0)
+    expected[: components * M * N] = got[: components * M * N].astype(np.float64) if dtype != "bfloat16" else 1.5
     run("compare", 4, got, expected, rows, columns, *shape, *map(np.float64, (1, 0, 0)), worst)
     assert worst.view(np.float64)[0] == pytest.approx(0.5 / 6)
 
 
 def test_wrong_missing_and_stray_results_are_found(field, played, cuda):
-    made = field()
-    made.expect(problem(played))
-    launch = made.kernel("one", b"cubin", played.gemm, problem(played))
+    cuda_field = field()
+    cuda_field.expect(problem(played))
+    launch = cuda_field.kernel("one", b"cubin", played.gemm, problem(played))
     cuda.kernels["product"] = lambda grid, *values: None  # C keeps its NaN
-    assert made.check(launch) == np.inf
+    assert cuda_field.check(launch) == np.inf
 
     def stray(grid, *values):
         played.product(grid, *values)
         view(values[9], played.dtype, 33 * 20 + 8)[-1] = 0
 
     cuda.kernels["product"] = stray
-    assert made.check(launch) == np.inf
+    assert cuda_field.check(launch) == np.inf
 
     def off(grid, *values):
         played.product(grid, *values)
         view(values[9], played.dtype, 1)[0] += 1
 
     cuda.kernels["product"] = off
-    assert 1e-3 < made.check(launch) < np.inf
+    assert 1e-3 < cuda_field.check(launch) < np.inf
 
 
 def test_a_kernel_is_loaded_once(field, played, cuda):
-    made = field()
+    cuda_field = field()
     loaded = len(cuda.loaded)
     for _ in range(2):
-        made.kernel("one", b"cubin", played.gemm, problem(played))
+        cuda_field.kernel("one", b"cubin", played.gemm, problem(played))
     assert len(cuda.loaded) == loaded + 1
 
 
 def test_workspace_buffers_lie_one_behind_another(field, played, cuda):
-    seen = []
-    cuda.kernels["scratch"] = lambda grid, *values: seen.append(values)
+    launches_seen = []
+    cuda.kernels["scratch"] = lambda grid, *values: launches_seen.append(values)
     launch = Launch("scratch", (1, 1, 1), (32, 1, 1), 0, (("u", "float32*"), ("v", "float32*")))
     scratch = (Workspace("u", "float32", 65), Workspace("v", "float32", 1, zero=True))
-    made = field()
-    made.kernel("one", b"cubin", Launches((launch,), scratch), problem(played))()
-    ((u, v),) = seen
+    cuda_field = field()
+    cuda_field.kernel("one", b"cubin", Launches((launch,), scratch), problem(played))()
+    ((u, v),) = launches_seen
     assert v - u == 512
     assert view(v, np.float32, 1)[0] == 0
 
@@ -301,5 +301,5 @@ def test_a_reference_that_differs_from_numpys_is_not_trusted(field, played, cuda
 
 
 def test_other_types_are_refused(field):
-    with pytest.raises(DeviceError, match=r"a survey computes in float32, .*, complex128, not in int8"):
+    with pytest.raises(DeviceError, match=r"a survey supports float32, .*, complex128, not in int8"):
         field(dtype="int8")

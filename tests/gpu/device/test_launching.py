@@ -117,9 +117,9 @@ def test_dynamic_shared_memory_is_asked_for(sequence, cuda):
 
 
 def test_a_sequence_is_queued_in_order_after_zeroing(sequence, cuda):
-    seen = []
+    buffers = []
     scratch = Workspace("sums", "float32", 4, zero=True)
-    cuda.kernels["scale"] = lambda grid, *values: seen.append(view(values[-1], np.float32, 4).copy())
+    cuda.kernels["scale"] = lambda grid, *values: buffers.append(view(values[-1], np.float32, 4).copy())
     cuda.kernels["count"] = lambda grid, *values: view(values[-1], np.float32, 4).fill(3)
     into = (("sums", "float32*"),)
     steps = (replace(STEP, arguments=into), replace(STEP, entry="count", arguments=into))
@@ -127,19 +127,19 @@ def test_a_sequence_is_queued_in_order_after_zeroing(sequence, cuda):
     for _ in range(2):
         launch()
     assert [name for name, *_ in cuda.launched] == ["scale", "count"] * 2
-    assert [values.tolist() for values in seen] == [[0.0] * 4] * 2
+    assert [values.tolist() for values in buffers] == [[0.0] * 4] * 2
     assert (view(sequence.memory["rest"], np.uint8, 16) == 0xCD).all()
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"grid": (1, 70_000, 1)}, "a grid of 70000 blocks in y; this GPU takes 1 to 65535"),
-        ({"grid": (0, 1, 1)}, "a grid of 0 blocks in x; this GPU takes 1 to 65535"),
-        ({"block": (1, 1, 2048)}, "a block of 2048 threads in z; this GPU takes 1 to 1024"),
+        ({"grid": (1, 70_000, 1)}, "a grid of 70000 blocks in y; this GPU supports 1 to 65535"),
+        ({"grid": (0, 1, 1)}, "a grid of 0 blocks in x; this GPU supports 1 to 65535"),
+        ({"block": (1, 1, 2048)}, "a block of 2048 threads in z; this GPU supports 1 to 1024"),
         (
             {"block": (32, 32, 1)},
-            "a block of 1024 threads; this kernel uses 96 registers a thread and takes at most 640 threads",
+            "a block of 1024 threads; this kernel uses 96 registers per thread and supports at most 640 threads",
         ),
         (
             {"dynamic_shared_bytes": LIMITS["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"]},
@@ -157,15 +157,15 @@ def test_a_launch_that_this_gpu_cannot_do_is_refused_before_the_first(sequence, 
 
 
 def test_a_map_that_a_kernel_takes_by_pointer_is_laid_in_device_memory(sequence, cuda, monkeypatch):
-    launching, words, seen = sys.modules["lab.gpu.device.launching"], tuple(range(100, 116)), []
+    launching, words, launches = sys.modules["lab.gpu.device.launching"], tuple(range(100, 116)), []
     monkeypatch.setattr(launching, "tensor_map_words", lambda *_: {"by_value": words, "by_pointer": words})
     monkeypatch.setattr(launching, "parameter_offsets", lambda *_: (0, 128))
     monkeypatch.setattr(launching, "parameter_sizes", lambda *_: (128, 8))
-    cuda.kernels["scale"] = lambda grid, *values: seen.append((values[:16], tuple(view(values[16], np.uint64, 16))))
+    cuda.kernels["scale"] = lambda grid, *values: launches.append((values[:16], tuple(view(values[16], np.uint64, 16))))
     arguments, before = (("by_value", "tensor_map"), ("by_pointer", "tensor_map")), cuda.used
     launch = sequence(replace(STEP, arguments=arguments))
     launch()
-    assert seen == [(words, words)]
+    assert launches == [(words, words)]
     assert cuda.launched[0][4] == "Q" * 17
     assert cuda.used - before >= 128
     held = cuda.used

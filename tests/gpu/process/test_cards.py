@@ -1,4 +1,4 @@
-"""What cards are is data and a protocol; the protocol is kept by this machine's cards."""
+"""The cards of this machine: their description, and the protocol they implement."""
 
 from __future__ import annotations
 

@@ -122,8 +122,7 @@ def test_what_a_lost_card_had_not_finished_goes_to_the_others():
         assert [one.id for one in cards.cards] == ["GPU-b"]
     (note,) = cards.notes
     assert note == (
-        "GPU a was lost: all CUDA-capable devices are busy or unavailable. What it had not finished went to the other "
-        "cards."
+        "GPU a was lost: all CUDA-capable devices are busy or unavailable. Its unfinished jobs went to the other cards."
     )
 
 

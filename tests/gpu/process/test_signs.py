@@ -14,44 +14,44 @@ class Clock:
 
 
 def signs() -> tuple[SignsOfLife, list[Any], Clock]:
-    said: list[Any] = []
+    messages: list[Any] = []
     clock = Clock()
-    return SignsOfLife(said.append, clock), said, clock
+    return SignsOfLife(messages.append, clock), messages, clock
 
 
 def test_every_activity_is_announced():
-    made, said, _ = signs()
-    made.begin("inputs", on_host=True)
-    made.begin("launch")
-    made.begin("launch")
-    assert said == [
+    reporter, messages, _ = signs()
+    reporter.begin("inputs", on_host=True)
+    reporter.begin("launch")
+    reporter.begin("launch")
+    assert messages == [
         Progress("inputs", on_host=True),
         Progress("launch", on_host=False),
         Progress("launch", on_host=False),
     ]
-    assert made.activity == "launch"
+    assert reporter.activity == "launch"
 
 
 def test_the_last_activity_is_repeated_after_a_while():
-    made, said, clock = signs()
-    made.begin("measurement")
+    reporter, messages, clock = signs()
+    reporter.begin("measurement")
     clock.now += EVERY_S / 2
-    made.alive()
-    assert len(said) == 1
+    reporter.alive()
+    assert len(messages) == 1
     clock.now += EVERY_S
-    made.alive()
-    made.alive()
-    assert said == [Progress("measurement", on_host=False)] * 2
+    reporter.alive()
+    reporter.alive()
+    assert messages == [Progress("measurement", on_host=False)] * 2
 
 
 def test_every_launch_of_a_survey_is_announced_but_few_samples():
-    made, said, clock = signs()
+    reporter, messages, clock = signs()
     for kernel in "ab":
-        made.begin_with("launch", kernel)
+        reporter.begin_with("launch", kernel)
     for kernel in "abab":
-        made.begin_with("measurement", kernel)
-    assert [(one.activity, one.subject) for one in said] == [("launch", "a"), ("launch", "b"), ("measurement", "a")]
-    assert made.subject == "b"  # the kernel to blame if the next one fails
+        reporter.begin_with("measurement", kernel)
+    assert [(one.activity, one.subject) for one in messages] == [("launch", "a"), ("launch", "b"), ("measurement", "a")]
+    assert reporter.subject == "b"  # the kernel to blame if the next one fails
     clock.now += 2 * EVERY_S
-    made.begin_with("measurement", "c")
-    assert said[-1] == Progress("measurement", on_host=False, subject="c")
+    reporter.begin_with("measurement", "c")
+    assert messages[-1] == Progress("measurement", on_host=False, subject="c")

@@ -80,7 +80,7 @@ def test_the_run_clock_is_the_highest_median_and_a_slower_measurement_says_so():
     assert history.run_clock == 1980
     (note,) = measurement.notes
     assert note.startswith("21 of 21 repetitions ran below 95%")
-    assert note.endswith("they are used nevertheless, because too few others are left")
+    assert note.endswith("they are kept because too few others are left")
     assert (measurement.samples.unused, measurement.samples.n) == ((), 21)
 
 

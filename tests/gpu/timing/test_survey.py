@@ -109,27 +109,27 @@ def test_the_warm_up_happens_once_a_worker_and_lasts_its_time():
 
 
 def test_the_host_sleeps_before_each_sample_where_a_pause_is_asked_for():
-    device, slept, said = FakeDevice(), [], []
+    device, slept, announced = FakeDevice(), [], []
 
     def sleep(seconds):
         slept.append(seconds)
         device.calls.append("sleep")
 
-    surveyor = Surveyor(device, lambda *words: said.append(words), sleep=sleep)
+    surveyor = Surveyor(device, lambda *words: announced.append(words), sleep=sleep)
     surveyor.answer(order({"a": b"1.0", "b": b"1.05"}, baseline=True, samples=2, pause_ms=250.0))
     calls = [call.split()[0] for call in device.calls if call.startswith(("sleep", "time"))]
     assert calls == ["sleep", "time"] * 6
     assert slept == [0.25] * 6
-    assert said.count(("pause", "a")) == 2
+    assert announced.count(("pause", "a")) == 2
     surveyor.answer(order({"a": b"1.0"}, samples=2))
     assert len(slept) == 6
 
 
 def test_whatever_begins_is_announced_with_its_kernel():
-    said = []
-    surveyor = Surveyor(FakeDevice(), lambda *words: said.append(words))
+    announced = []
+    surveyor = Surveyor(FakeDevice(), lambda *words: announced.append(words))
     surveyor.answer(order({"a": b"1"}, baseline=True, samples=1))
-    assert list(dict.fromkeys(said)) == [
+    assert list(dict.fromkeys(announced)) == [
         ("allocation", ""),
         ("reference", ""),
         ("launch", "a"),

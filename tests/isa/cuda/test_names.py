@@ -141,7 +141,7 @@ def test_odd_text_never_fails(text):
 
 
 def macros(body: str, head: str = "") -> list[str]:
-    """What a kernel's body seems to expect, but for the name `q` that ends it."""
+    """Return the macros that a kernel's body seems to expect."""
     return [one.name for one in expected_macros(f"{head}\n__global__ void k(int n) {{ {body} }}")]
 
 

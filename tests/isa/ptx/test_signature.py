@@ -12,22 +12,22 @@ HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
 def parameters(text: str):
     module = read_ptx(f"{HEAD}.visible .entry k({text}) {{ ret; }}")
-    found = entry(module, "k")
-    assert found is not None
-    return entry_parameters(found)
+    kernel_entry = entry(module, "k")
+    assert kernel_entry is not None
+    return entry_parameters(kernel_entry)
 
 
 def test_types_sizes_and_alignment():
-    found = parameters(
+    declared = parameters(
         ".param .u64 a, .param .f32 b, .param .align 4 .b8 c[12], .param .u8 d, .param .align 2 .b8 e[2]"
     )
-    assert [(one.type, one.bytes, one.align) for one in found] == [
+    assert [(one.type, one.bytes, one.align) for one in declared] == [
         *(("u64", 8, 8), ("f32", 4, 4), ("b8", 12, 4), ("u8", 1, 1), ("b8", 2, 2))
     ]
-    assert [one.may_be_pointer for one in found] == [True, False, False, False, False]
-    assert [one.is_array for one in found] == [False, False, True, False, True]
-    assert [one.is_float for one in found] == [False, True, False, False, False]
-    assert [str(one) for one in found] == [".u64", ".f32", "12 bytes aligned to 4", ".u8", "2 bytes aligned to 2"]
+    assert [one.may_be_pointer for one in declared] == [True, False, False, False, False]
+    assert [one.is_array for one in declared] == [False, False, True, False, True]
+    assert [one.is_float for one in declared] == [False, True, False, False, False]
+    assert [str(one) for one in declared] == [".u64", ".f32", "12 bytes aligned to 4", ".u8", "2 bytes aligned to 2"]
 
 
 def test_pointers_that_are_marked():
@@ -53,15 +53,15 @@ def test_no_parameters_and_no_entry():
 def test_what_nvrtc_declares(c_type, size, pointer):
     source = f'#include <cuda_fp16.h>\n#include <cuda_bf16.h>\nextern "C" __global__ void k({c_type} p) {{ }}'
     build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
-    [found] = entry_parameters(read_ptx(build.ptx).kernels[0])
-    assert (found.bytes, found.may_be_pointer) == (size, pointer)
+    [parameter] = entry_parameters(read_ptx(build.ptx).kernels[0])
+    assert (parameter.bytes, parameter.may_be_pointer) == (size, pointer)
 
 
 def test_a_byte_alone_and_an_array_without_a_size():
-    byte, aligned, one, unsized, vector = parameters(
+    byte, aligned, single, unsized, vector = parameters(
         ".param .b8 a, .param .align 4 .b8 b, .param .b8 c[1], .param .b8 d[], .param .v4 .f32 e"
     )
-    assert [(x.bytes, x.align, x.is_array) for x in (byte, aligned, one, unsized, vector)] == [
+    assert [(x.bytes, x.align, x.is_array) for x in (byte, aligned, single, unsized, vector)] == [
         *((1, 1, False), (1, 4, True), (1, 1, False), (0, 1, True), (16, 16, False))
     ]
     assert not byte.may_be_pointer

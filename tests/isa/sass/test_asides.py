@@ -1,4 +1,4 @@
-"""What is beside every warp's path in code with bulk copies."""
+"""Single-warp code in SASS with bulk copies (cp.async.bulk)."""
 
 from dataclasses import replace
 from pathlib import Path

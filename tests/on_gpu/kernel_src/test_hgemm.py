@@ -1,4 +1,4 @@
-"""The ladder of 16-bit products on a real GPU: every rung, layout and type at awkward sizes."""
+"""The FP16/BF16 GEMM ladder on a real GPU: every rung, layout and type at awkward sizes."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_cutlass_is_right(session, given, types):
     assert not failures, "\n".join(failures)
 
 
-def failures_of(session, name, given, problems, wanted):
+def failures_of(session, name, parameters, problems, wanted):
     """Compile a template for each problem, launch it, and say what went wrong."""
     failures = []
     for problem in problems:
-        instance = Instance.of(template(name), given, problem)
+        instance = Instance.of(template(name), parameters, problem)
         request = CompileRequest(instance.source, "kernel.cu", wanted)
         built = build(toolchain("nvrtc"), request, Cache(default_folder()))
         residency = Residency(from_description(session.start()), built.build.resources)

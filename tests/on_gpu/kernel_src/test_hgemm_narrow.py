@@ -1,4 +1,4 @@
-"""Products of TF32, of floats of eight bits and of int8 on a real GPU, beside cuBLAS."""
+"""TF32, FP8 and int8 GEMMs on a real GPU, compared with cuBLAS."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LARGE = {"m": 1031, "n": 773, "k": 517, "lda": 528, "ldb": 528, "ldc": 1032, "al
 BESIDE = Policy(warmup_ms=1.0, rewarm_ms=1.0, budget_s=0.02, baseline="cublas", timeout_s=30.0)
 
 
-def job(description, name, given, problem, arch="sm_90a"):
-    instance = Instance.of(template(name), given, problem)
+def job(description, name, parameters, problem, arch="sm_90a"):
+    instance = Instance.of(template(name), parameters, problem)
     assert instance.unmet() is None
     built = build(toolchain("nvrtc"), CompileRequest(instance.source, "kernel.cu", arch), Cache(default_folder()))
     known = BuiltLaunch.of(built.build, Residency(from_description(description), built.build.resources))
@@ -87,12 +87,12 @@ def test_cublas_computes_the_same(session, types):
     problem = operator("gemm").problem(
         {**large(*types), "k": 528, "lda": 528, "ldb": 528, "m": 1040, "n": 784, "ldc": 1040}
     )
-    name, given = WGMMA["persistent"] if types[2] or types[0] == "int8" else PROMOTED["persistent, promoted"]
-    given = narrow(given, types[0]) if "promote" not in given else given
-    result = session.run(job(description, name, given, problem), BESIDE)
+    name, parameters = WGMMA["persistent"] if types[2] or types[0] == "int8" else PROMOTED["persistent, promoted"]
+    parameters = narrow(parameters, types[0]) if "promote" not in parameters else parameters
+    result = session.run(job(description, name, parameters, problem), BESIDE)
     assert result.failure is None, result.failure
     if types[0] == "float8_e5m2":
-        assert "cuBLASLt has no product of float8_e5m2" in result.baseline.note
+        assert "cuBLASLt does not support a GEMM of float8_e5m2" in result.baseline.note
     elif not result.baseline.library:
         pytest.skip(result.baseline.note)
     else:

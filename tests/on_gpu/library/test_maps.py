@@ -40,7 +40,7 @@ def folder(request, gpu, tmp_path_factory):
     """The first kernel is the pick of all sizes; where it cannot take the operands, m decides between the others."""
     if gpu.arch != "sm_90":
         pytest.skip("wgmma is of sm_90a")
-    made, cubins = [], {}
+    kernel_list, cubins = [], {}
     for name, (file, given) in KERNELS.items():
         template = kernels.load(f"hgemm/{file}.cu.j2", kernels.search_path())
         parameters = template.completed(given)
@@ -48,10 +48,10 @@ def folder(request, gpu, tmp_path_factory):
         source = Instance(template, parameters, problem).source
         cubins[name] = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90a")).cubin
         words: dict[str, Any] = {"dtype": "bfloat16", "layout": request.param}
-        made.append(kernel(name, cubin=f"{name}.cubin", template=template, parameters=parameters, **words))
+        kernel_list.append(kernel(name, cubin=f"{name}.cubin", template=template, parameters=parameters, **words))
     names = tuple(KERNELS)
     library = Library(
-        "hgemm", "bfloat16", request.param, "sm_90a", TimesKind.PREDICTED, "invented for a test", tuple(made),
+        "hgemm", "bfloat16", request.param, "sm_90a", TimesKind.PREDICTED, "invented for a test", tuple(kernel_list),
         Logic(names, ~0), Loss(0.0, 0.0, (1, 1, 1), 1), general=Logic(names, 0, (Split(0, 500, ~2, ~1),)),
     )  # fmt: skip
     where = tmp_path_factory.mktemp("maps")

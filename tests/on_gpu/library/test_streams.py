@@ -19,9 +19,9 @@ SIZE = (257, 130, 1000)
 
 @pytest.fixture(scope="module")
 def torch(gpu):
-    found = pytest.importorskip("torch")
-    found.cuda.init()
-    return found
+    module = pytest.importorskip("torch")
+    module.cuda.init()
+    return module
 
 
 @pytest.fixture
@@ -104,15 +104,15 @@ def test_streams_and_threads_do_not_disturb_each_other(torch, loaded, nn):
     def work(number):
         torch.cuda.set_device(0)
         stream = four[number % 4]
-        found = []
+        products = []
         with torch.cuda.stream(stream):
             for i, (size, (alpha, _)) in enumerate(cases(nn[1])):
                 (a, b), (x, y, z) = tensors(torch, *size)
                 for _ in range(3 + i % 2):
                     loaded.gemm(alpha, x, y, 0.0, z, stream=stream)
                 stream.synchronize()
-                found.append((size, alpha, a, b, z.cpu().numpy()))
-        return found
+                products.append((size, alpha, a, b, z.cpu().numpy()))
+        return products
 
     with ThreadPoolExecutor(8) as pool:
         for results in pool.map(work, range(8)):
@@ -197,7 +197,7 @@ def test_batches_are_products_one_after_another(torch, library):
 def test_what_cannot_be_computed_is_refused_and_nothing_is_launched(torch, loaded):
     (_, _), (x, y, z) = tensors(torch, 64, 64, 64)
     weights = torch.nn.Parameter(x.clone())
-    for given, says in [
+    for arguments, says in [
         ((1.0, x, y.cpu(), 0.0, z), "B is not on the GPU"),
         ((1.0, x, y.double(), 0.0, z), "B has the wrong element type"),
         ((1.0, x.contiguous(), y, 0.0, z), "A is not column-major"),
@@ -210,7 +210,7 @@ def test_what_cannot_be_computed_is_refused_and_nothing_is_launched(torch, loade
         ((torch.ones(()), x, y, 0.0, z), "alpha is not on the GPU"),
     ]:
         with pytest.raises(UserError, match=says):
-            loaded.gemm(*given)
+            loaded.gemm(*arguments)
     torch.cuda.synchronize()
     assert bool(torch.isnan(z).all())
     with torch.no_grad():

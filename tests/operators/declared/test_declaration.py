@@ -13,18 +13,18 @@ ADDITION = {"c": "out float32[n]", "a": "float32[n]", "b": "float32[n]", "n": "i
 
 
 def made(tmp_path, *, arguments=ADDITION, problem=("n",), parameters=(), **fields):
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "add", arguments=arguments, folder=tmp_path, problem=problem, parameters=parameters, **fields
     )
     assert mistakes == ()
-    return found
+    return declaration
 
 
 def mistakes(tmp_path, *, arguments=ADDITION, problem=("n",), parameters=(), **fields):
-    found, wrong = declare(
+    declaration, wrong = declare(
         "add", arguments=arguments, folder=tmp_path, problem=problem, parameters=parameters, **fields
     )
-    assert found is None
+    assert declaration is None
     return [(one.key, one.message) for one in wrong]
 
 
@@ -66,7 +66,7 @@ def test_a_declaration_without_files_does_not_know_its_folder(tmp_path):
 
 
 def test_every_mistake_is_reported_at_once(tmp_path):
-    found = mistakes(
+    reported = mistakes(
         tmp_path,
         arguments={
             "c": "out float32[m]",
@@ -81,7 +81,7 @@ def test_every_mistake_is_reported_at_once(tmp_path):
         tolerance=-1,
         metrics={"GB/s": "12 * nn / time"},
     )
-    assert found == [
+    assert reported == [
         ("arguments.b", "unknown type 'float31' (column 1)"),
         ("arguments.d", "unknown type 'in16' (column 1)"),
         ("arguments.c", "unknown name 'm'"),
@@ -158,8 +158,8 @@ def test_a_text_that_is_no_declaration_is_refused(text):
 
 def test_a_reference_function_gets_the_parameters_that_it_asks_for(tmp_path):
     (tmp_path / "ref.py").write_text("def add(a, b, pad, step=1): ...\n")
-    found = made(tmp_path, reference="./ref.py:add", parameters=("pad", "step", "other"))
-    assert found.parameters == ("pad", "step")
+    declaration = made(tmp_path, reference="./ref.py:add", parameters=("pad", "step", "other"))
+    assert declaration.parameters == ("pad", "step")
 
 
 def test_a_reference_function_that_asks_for_something_unknown_is_a_mistake(tmp_path):

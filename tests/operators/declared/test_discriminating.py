@@ -15,7 +15,7 @@ FLOATS = [name for name, one in ELEMENT_TYPES.items() if one.kind in (ElementKin
 
 
 def made(folder, arguments, reference=None, n=1000, **more):
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "k",
         arguments={**arguments, "n": "int32"},
         reference=reference,
@@ -24,7 +24,7 @@ def made(folder, arguments, reference=None, n=1000, **more):
         parameters=(),
     )
     assert mistakes == ()
-    computed = operator(found.reference)
+    computed = operator(declaration.reference)
     return computed, computed.problem({"n": n, **more})
 
 
@@ -154,7 +154,7 @@ SIZED = {"c": "out float32[m, n]", "a": "float32[m * step, ld]", "b": "float32[k
 def test_other_problems_differ_in_what_is_neutral_or_equal(small, real, expected, tmp_path):
     fields = {"m": 7, "n": 9, "k": 5, "ld": 6, "step": 3, "flag": 4, "alpha": 2}
     sizes = {name: "int32" for name in fields if name != "alpha"}
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "k",
         arguments={**SIZED, **sizes},
         reference={"c": "alpha * matmul(a[::step, :k], b)"},
@@ -162,22 +162,23 @@ def test_other_problems_differ_in_what_is_neutral_or_equal(small, real, expected
         problem=list(fields),
         parameters=(),
     )
-    assert found is not None, mistakes
+    assert declaration is not None, mistakes
     given = {**fields, **small}
     assert (
-        list(other_problems(found, given, {name: 10 * size for name, size in given.items()} | small | real)) == expected
+        list(other_problems(declaration, given, {name: 10 * size for name, size in given.items()} | small | real))
+        == expected
     )
 
 
 def test_a_function_must_see_what_is_changed(tmp_path):
     (tmp_path / "ref.py").write_text("def f(x, step):\n    return x[::step]\n")
     arguments = {"y": "out float32[n]", "x": "float32[n * step]", "n": "int32", "step": "int32", "chunk": "int32"}
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "k", arguments=arguments, reference="./ref.py:f", folder=tmp_path, problem=["n", "step", "chunk"], parameters=()
     )
     assert mistakes == ()
-    assert found is not None
+    assert declaration is not None
     small, real = {"n": 32, "step": 1, "chunk": 32}, {"n": 96, "step": 1, "chunk": 96}
-    assert other_problems(found, small, real) == ({"n": 64}, {"step": 2})
+    assert other_problems(declaration, small, real) == ({"n": 64}, {"step": 2})
     (tmp_path / "ref.py").write_text("def f(x, step):\n    return x[: n * step : step]\n")
-    assert other_problems(found, small, real) == ()
+    assert other_problems(declaration, small, real) == ()

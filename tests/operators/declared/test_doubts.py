@@ -13,7 +13,7 @@ ARGUMENTS = {"y": "out float32[n, 4]", "x": "float32[n, 4]", "n": "int32", "s": 
 
 
 def doubted(folder, change=None, arguments=(), reference=None, tolerance=None, x=None):
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "k",
         arguments={**ARGUMENTS, **dict(arguments)},
         reference=reference,
@@ -23,16 +23,16 @@ def doubted(folder, change=None, arguments=(), reference=None, tolerance=None, x
         parameters=(),
     )
     assert mistakes == ()
-    computed = operator(found.reference)
+    computed = operator(declaration.reference)
     problem = computed.problem({"n": 3})
-    given = computed.inputs(problem, 0)
+    host_inputs = computed.inputs(problem, 0)
     if x is not None:
-        given.arrays["x"][5] = x
-    element = ELEMENT_TYPES[found.argument["y"].dtype]
+        host_inputs.arrays["x"][5] = x
+    element = ELEMENT_TYPES[declaration.argument["y"].dtype]
     outputs = {"y": element.stored(np.ones(12))}
     if change is not None:
         change(outputs["y"], element)
-    return computed.doubts(problem, given, outputs)
+    return computed.doubts(problem, host_inputs, outputs)
 
 
 def with_nan(y, element):

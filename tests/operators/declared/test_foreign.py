@@ -53,8 +53,8 @@ def test_several_outputs(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def f(b): return b", "the function wants 'b', which is neither an input nor a number of the problem"),
-        ("def f(a): return {'d': a}", "the function returns no c"),
+        ("def f(b): return b", "the function asks for 'b', which is neither an input nor a number of the problem"),
+        ("def f(a): return {'d': a}", "the function does not return c"),
         ("def f(a): return 'x'", "the reference of c holds <U1"),
         ("def f(a): return a[9]", "the function raised IndexError"),
         ("f = 3", "no such function in the reference file"),

@@ -20,10 +20,10 @@ def table() -> str:
     lines = []
     for group in dict.fromkeys(one.group for one in ARRAY_FUNCTIONS.values()):
         lines += ["", f"### {group.capitalize()}", "", "| function | value |", "| --- | --- |"]
-        for one in ARRAY_FUNCTIONS.values():
-            if one.group == group:
-                purpose = one.purpose.replace("|", "\\|").removeprefix("Return ")
-                lines.append(f"| `{one.usage}` | {purpose} |")
+        for function in ARRAY_FUNCTIONS.values():
+            if function.group == group:
+                purpose = function.purpose.replace("|", "\\|").removeprefix("Return ")
+                lines.append(f"| `{function.usage}` | {purpose} |")
     return "\n".join(lines).strip()
 
 
@@ -47,13 +47,13 @@ def test_every_function_says_what_it_returns_and_checks_its_arguments(function):
 
 
 def test_values_become_operands():
-    one, two = Tracked(np.asarray(1)), Tracked(np.asarray(2.5))
-    assert integer_of(one) == 1
+    scalar, two = Tracked(np.asarray(1)), Tracked(np.asarray(2.5))
+    assert integer_of(scalar) == 1
     with pytest.raises(TypeError):
         integer_of(two)
     with pytest.raises(TypeError):
         integer_of(Tracked(np.asarray(1), np.asarray(1.0)))
-    assert array_of((one, two)).values.tolist() == [1, 2.5]
+    assert array_of((scalar, two)).values.tolist() == [1, 2.5]
     for wrong in (None, "a", ()):
         with pytest.raises(TypeError):
             array_of(wrong)

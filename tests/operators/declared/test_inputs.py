@@ -14,12 +14,12 @@ from lab.operators.declared.inputs import inputs, plan
 
 
 def made(arguments, problem, folder, seed=0):
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "k", arguments={"z": "out float32[1]", **arguments}, folder=folder, problem=problem.keys(), parameters=()
     )
     assert mistakes == ()
-    assert found is not None
-    return inputs(found, plan(found, problem), seed)
+    assert declaration is not None
+    return inputs(declaration, plan(declaration, problem), seed)
 
 
 def refused(arguments, problem, folder):
@@ -31,17 +31,17 @@ def refused(arguments, problem, folder):
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES)
 def test_default_contents(dtype, tmp_path):
     element = ELEMENT_TYPES[dtype]
-    found = made({"a": f"{dtype}[n, 100]", "b": f"out {dtype}[n]"}, {"n": 100}, tmp_path)
-    values = element.widened(found.arrays["a"])
-    assert found.arrays["a"].shape == (10_000,)
-    assert found.arrays["a"].dtype == element.dtype
+    generated = made({"a": f"{dtype}[n, 100]", "b": f"out {dtype}[n]"}, {"n": 100}, tmp_path)
+    values = element.widened(generated.arrays["a"])
+    assert generated.arrays["a"].shape == (10_000,)
+    assert generated.arrays["a"].dtype == element.dtype
     if element.is_exact:
         assert set(np.unique(values)) == set(range(2 if dtype == "bool" else 100))
     else:
         assert abs(values.mean()) < 0.05
         assert np.real(values).std() == pytest.approx(1, abs=0.05)
-    assert element.is_poison(found.arrays["b"]).all()
-    assert found.outputs == ("z", "b")
+    assert element.is_poison(generated.arrays["b"]).all()
+    assert generated.outputs == ("z", "b")
 
 
 def test_every_element_of_an_output_is_required(tmp_path):
@@ -54,12 +54,12 @@ def test_every_element_of_an_output_is_required(tmp_path):
         "x": "float32[n]",
     }
     tolerance = {"a": {"relative": 1e-5, "absolute": 1e-6}, "d": {"absolute": float("inf")}}
-    found, _ = declare(
+    declaration, _ = declare(
         "k", arguments=arguments, tolerance=tolerance, folder=tmp_path, problem=["n", "T"], parameters=()
     )
-    assert found is not None
+    assert declaration is not None
     problem: dict[str, Scalar] = {"n": 4, "T": "float"}
-    typed = Declaration.restored(found.reference).typed(problem)
+    typed = Declaration.restored(declaration.reference).typed(problem)
     made = inputs(typed, plan(typed, problem), 0)
     assert made.outputs == ("a", "b", "c", "d", "e")
     assert made.required == ("a", "e")
@@ -89,23 +89,23 @@ def test_contents_without_chance(text, values, tmp_path):
 
 
 def test_uniform_integers_exclude_their_upper_end(tmp_path):
-    found = made({"a": "int32[nnz] uniform -2 n", "b": "bool[nnz]"}, {"n": 3, "nnz": 5000}, tmp_path)
-    assert set(found.arrays["a"].tolist()) == {-2, -1, 0, 1, 2}
+    generated = made({"a": "int32[nnz] uniform -2 n", "b": "bool[nnz]"}, {"n": 3, "nnz": 5000}, tmp_path)
+    assert set(generated.arrays["a"].tolist()) == {-2, -1, 0, 1, 2}
 
 
 def test_uniform_and_normal_floats_with_bounds(tmp_path):
-    found = made({"a": "float32[n] uniform 2 (2 + 1)", "b": "float64[n] normal 10 0.1"}, {"n": 5000}, tmp_path).arrays
-    assert 2 <= found["a"].min() < 2.01
-    assert 2.99 < found["a"].max() <= 3
-    assert found["b"].mean() == pytest.approx(10, abs=0.01)
-    assert found["b"].std() == pytest.approx(0.1, abs=0.01)
+    arrays = made({"a": "float32[n] uniform 2 (2 + 1)", "b": "float64[n] normal 10 0.1"}, {"n": 5000}, tmp_path).arrays
+    assert 2 <= arrays["a"].min() < 2.01
+    assert 2.99 < arrays["a"].max() <= 3
+    assert arrays["b"].mean() == pytest.approx(10, abs=0.01)
+    assert arrays["b"].std() == pytest.approx(0.1, abs=0.01)
 
 
 def test_scalars_are_what_their_types_hold(tmp_path):
     arguments = {"n": "int32", "m": "int64 = 3 * n", "alpha": "float32", "flag": "bool = n > 2", "a": "float32[m]"}
-    found = made(arguments, {"n": 4, "alpha": 0.1}, tmp_path)
-    assert found.scalars == {"n": 4, "m": 12, "alpha": float(np.float32(0.1)), "flag": True}
-    assert found.arrays["a"].shape == (12,)
+    generated = made(arguments, {"n": 4, "alpha": 0.1}, tmp_path)
+    assert generated.scalars == {"n": 4, "m": 12, "alpha": float(np.float32(0.1)), "flag": True}
+    assert generated.arrays["a"].shape == (12,)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_scalars_are_what_their_types_hold(tmp_path):
     [
         ({"n": "int32"}, {"n": 3 * 10**9}, "n is 3000000000, which int32 does not hold", "problem.n"),
         ({"n": "uint8 = -1"}, {}, "n is -1, which uint8 does not hold", "arguments.n"),
-        ({"n": "int32"}, {"n": 1.5}, "n is no integer", "problem.n"),
-        ({"n": "bool"}, {"n": 2}, "n is no bool", "problem.n"),
+        ({"n": "int32"}, {"n": 1.5}, "n is not an integer", "problem.n"),
+        ({"n": "bool"}, {"n": 2}, "n is not a bool", "problem.n"),
         ({"n": "int32"}, {"n": "x"}, "n is a text", "problem.n"),
         ({"a": "float32[n - 5]"}, {"n": 5}, "a dimension of a is 0", "arguments.a"),
         ({"a": "float32[n / 2]"}, {"n": 5}, "a dimension of a is 2.5", "arguments.a"),
@@ -125,7 +125,7 @@ def test_scalars_are_what_their_types_hold(tmp_path):
         ({"a": "int8[n] range"}, {"n": 129}, "a is 128, which int8 does not hold", "arguments.a"),
         ({"a": "uint8[n] uniform 0 257"}, {"n": 1}, "a is 256, which uint8 does not hold", "arguments.a"),
         ({"a": "int32[n] uniform 3 3"}, {"n": 1}, "an empty range", "arguments.a"),
-        ({"a": "int32[n] uniform 0 0.5"}, {"n": 1}, "integers have whole bounds", "arguments.a"),
+        ({"a": "int32[n] uniform 0 0.5"}, {"n": 1}, "bounds of integers must be integers", "arguments.a"),
         ({"a": "int32[n] = arange(3)"}, {"n": 4}, "a has shape [4], its values have shape [3]", "arguments.a"),
         ({"a": "bool[n] = 2"}, {"n": 4}, "values from 2 to 2 in an array of bool", "arguments.a"),
     ],
@@ -160,9 +160,9 @@ def test_contents_from_a_file(dtype, tmp_path):
     element = ELEMENT_TYPES[dtype]
     values = np.array([[0, 1, 1], [1, 0, 1]])
     np.save(tmp_path / "my data.npy", values.astype("float32" if dtype == "bfloat16" else element.dtype))
-    found = made({"a": f"{dtype}[2, n] 'my data.npy'"}, {"n": 3}, tmp_path)
-    assert found.arrays["a"].dtype == element.dtype
-    np.testing.assert_array_equal(element.widened(found.arrays["a"]), values.reshape(-1))
+    generated = made({"a": f"{dtype}[2, n] 'my data.npy'"}, {"n": 3}, tmp_path)
+    assert generated.arrays["a"].dtype == element.dtype
+    np.testing.assert_array_equal(element.widened(generated.arrays["a"]), values.reshape(-1))
 
 
 def test_files_that_do_not_fit(tmp_path):

@@ -1,4 +1,4 @@
-"""Declared figures: units, work, and what is no rate."""
+"""Declared metrics: units, work, and metrics that are not rates."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ ARGUMENTS = {
 
 
 def keeps(folder, reference, **changes):
-    found, mistakes = declare(
+    declaration, mistakes = declare(
         "k",
         arguments={**ARGUMENTS, **changes},
         reference={"y": reference},
@@ -24,8 +24,8 @@ def keeps(folder, reference, **changes):
         parameters=(),
     )
     assert mistakes == ()
-    assert found is not None
-    return keeps_modulo(found)
+    assert declaration is not None
+    return keeps_modulo(declaration)
 
 
 @pytest.mark.parametrize(

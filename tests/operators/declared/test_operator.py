@@ -223,21 +223,21 @@ def setting(kernel, folder, **changed):
 
 
 def outputs_of(kernel, computed, problem, inputs):
-    """What the kernel makes of its inputs, as buffers."""
+    """Return the buffers after the reference kernel ran on the inputs."""
     shapes = computed._plan(problem).shapes
-    given = {}
-    for one in computed.declaration.arguments:
-        if not one.is_array:
-            given[one.name] = inputs.scalars[one.name]
-        elif str(one.direction) != "out":
-            given[one.name] = inputs.arrays[one.name].reshape(shapes[one.name])
+    arguments = {}
+    for argument in computed.declaration.arguments:
+        if not argument.is_array:
+            arguments[argument.name] = inputs.scalars[argument.name]
+        elif str(argument.direction) != "out":
+            arguments[argument.name] = inputs.arrays[argument.name].reshape(shapes[argument.name])
     with np.errstate(over="ignore"):
-        found = kernel.compute(**given)
+        found = kernel.compute(**arguments)
     stored = {}
-    for one in computed.declaration.outputs:
-        value = np.asarray(found[one.name])
-        assert one.dtype != "float32" or value.dtype == np.float32, f"{one.name} is computed in {value.dtype}"
-        stored[one.name] = np.ascontiguousarray(value.astype(one.dtype).reshape(-1))
+    for argument in computed.declaration.outputs:
+        value = np.asarray(found[argument.name])
+        assert argument.dtype != "float32" or value.dtype == np.float32, f"{argument.name} is computed in {value.dtype}"
+        stored[argument.name] = np.ascontiguousarray(value.astype(argument.dtype).reshape(-1))
     return stored
 
 
@@ -470,11 +470,11 @@ def test_unwritten_elements_fail_even_where_the_reference_is_nan(tmp_path):
     problem = {"n": 8}
     for word, passes in (("out", False), ("out partial", True)):
         computed = made(tmp_path, {**arguments, "y": f"{word} float32[n]"}, {"y": "log(x)"}, problem)
-        given = computed.inputs(computed.problem(problem), 0)
-        reference = computed.reference(computed.problem(problem), given)
-        written = given.arrays["x"] > 0
-        outputs = {"y": given.arrays["y"].copy()}
-        outputs["y"][written] = np.log(given.arrays["x"][written])
+        host_inputs = computed.inputs(computed.problem(problem), 0)
+        reference = computed.reference(computed.problem(problem), host_inputs)
+        written = host_inputs.arrays["x"] > 0
+        outputs = {"y": host_inputs.arrays["y"].copy()}
+        outputs["y"][written] = np.log(host_inputs.arrays["x"][written])
         outputs["y"][2] = -np.inf
         error, tolerance, worst = computed.verify(computed.problem(problem), reference, outputs)
         assert (error <= tolerance) == passes
@@ -487,10 +487,10 @@ def test_an_output_whose_contents_do_not_matter_may_stay_unwritten(tmp_path):
     tolerance = {"w": {"absolute": float("inf")}}
     arguments = {"y": "out float32[n]", "w": "out float32[n]"}
     computed = made(tmp_path, arguments, {"y": "1", "w": "0"}, problem, tolerance=tolerance)
-    given = computed.inputs(computed.problem(problem), 0)
-    assert given.required == ("y",)
-    reference = computed.reference(computed.problem(problem), given)
-    outputs = {"y": np.ones(8, np.float32), "w": given.arrays["w"]}
+    host_inputs = computed.inputs(computed.problem(problem), 0)
+    assert host_inputs.required == ("y",)
+    reference = computed.reference(computed.problem(problem), host_inputs)
+    outputs = {"y": np.ones(8, np.float32), "w": host_inputs.arrays["w"]}
     assert computed.verify(computed.problem(problem), reference, outputs)[0] == 0
 
 
@@ -510,19 +510,19 @@ def test_a_stand_in_with_outputs_of_another_size_is_named(tmp_path):
 def test_what_a_function_is_offered_cannot_be_changed(tmp_path):
     computed = made(tmp_path, {"y": "out float32[n]", "x": "float32[n]", "n": "int32"}, None, {"n": 8})
     problem = computed.problem({"n": 8})
-    given = computed.inputs(problem, 0)
+    host_inputs = computed.inputs(problem, 0)
     with pytest.raises(ValueError, match="read-only"):
-        computed.available(problem, given)["x"][0] = 1
-    given.arrays["x"][0] = 1  # the launch's own stay as they are
+        computed.available(problem, host_inputs)["x"][0] = 1
+    host_inputs.arrays["x"][0] = 1  # the launch's own stay as they are
 
 
 def test_a_compaction_may_take_its_places_in_any_order(tmp_path):
     arguments = {"y": "inout unordered float32[n] zeros", "x": "float32[n]", "n": "int32"}
     computed = made(tmp_path, arguments, {"y": "where(x > 0, x, 0)"}, {"n": 100})
     problem = computed.problem({"n": 100})
-    given = computed.inputs(problem, 0)
-    reference = computed.reference(problem, given)
-    kept = given.arrays["x"][given.arrays["x"] > 0][::-1]
+    host_inputs = computed.inputs(problem, 0)
+    reference = computed.reference(problem, host_inputs)
+    kept = host_inputs.arrays["x"][host_inputs.arrays["x"] > 0][::-1]
     y = np.concatenate([kept, np.zeros(100 - len(kept), np.float32)])
     assert computed.elementwise(problem, reference) is None
     assert computed.verify(problem, reference, {"y": y})[0] == 0
@@ -612,7 +612,7 @@ def test_long_rows_are_summed_for_a_few_elements(tmp_path):
 
 def test_the_variants_of_a_sweep_share_what_was_drawn(tmp_path):
     both = {"y": "out float32[n]", "x": "float32[n]"}
-    one, two = (made(tmp_path, both, {"y": "x"}, ["n"]).indexed_inputs for _ in range(2))
+    first_inputs, two = (made(tmp_path, both, {"y": "x"}, ["n"]).indexed_inputs for _ in range(2))
     problem = made(tmp_path, both, {"y": "x"}, ["n"]).problem({"n": 5})
-    assert one(problem, 1) is two(problem, 1)
-    assert one(problem, 1) is not two(problem, 2)
+    assert first_inputs(problem, 1) is two(problem, 1)
+    assert first_inputs(problem, 1) is not two(problem, 2)

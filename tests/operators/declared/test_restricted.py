@@ -155,12 +155,12 @@ WHOLE = {name: Tracked(one.element.widened(one.source.array).reshape(one.shape))
 def test_chosen_elements_have_the_values_and_bounds_of_the_whole(expression, shape, data):
     size = int(np.prod(shape))
     chosen = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1), min_size=1))))
-    found = evaluate_at(expression, ARRAYS, NUMBERS, RULES, shape=shape, elements=chosen)
+    chosen_values = evaluate_at(expression, ARRAYS, NUMBERS, RULES, shape=shape, elements=chosen)
     whole = evaluate_arrays(expression, {**NUMBERS, **WHOLE}, RULES)
     wanted = np.broadcast_to(whole.values, shape).reshape(-1)[chosen]
-    np.testing.assert_allclose(found.values, wanted, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(chosen_values.values, wanted, rtol=1e-13, atol=1e-13)
     bound = np.broadcast_to(whole.spread, shape).reshape(-1)[chosen]
-    assert (np.broadcast_to(found.spread, chosen.shape) <= bound * (1 + 1e-9)).all()  # exact products have none
+    assert (np.broadcast_to(chosen_values.spread, chosen.shape) <= bound * (1 + 1e-9)).all()  # exact products have none
 
 
 class Endless:
@@ -185,18 +185,18 @@ def test_elements_of_arrays_that_are_never_made():
     arrays = {"x": endless(n), "y": endless(n)}
     chosen = np.array([0, 1, n // 2, n - 1])
     numbers = {"n": RULES.literal(n)}
-    found = evaluate_at("2 * x[::-1] + y", arrays, numbers, RULES, shape=(n,), elements=chosen)
-    assert found.values.tolist() == [float(2 * ((n - 1 - i) % 1001) + i % 1001) for i in chosen.tolist()]
+    chosen_values = evaluate_at("2 * x[::-1] + y", arrays, numbers, RULES, shape=(n,), elements=chosen)
+    assert chosen_values.values.tolist() == [float(2 * ((n - 1 - i) % 1001) + i % 1001) for i in chosen.tolist()]
 
 
 def test_rows_and_columns_of_a_large_product():
     m = 1 << 20
     arrays = {"a": endless(m, 64), "b": endless(64, m)}
     chosen = np.array([5, m + 5, (m - 1) * m + m - 1])
-    found = evaluate_at("matmul(a, b)", arrays, {}, RULES, shape=(m, m), elements=chosen)
+    chosen_values = evaluate_at("matmul(a, b)", arrays, {}, RULES, shape=(m, m), elements=chosen)
     a = lambda i: np.arange(i * 64, i * 64 + 64) % 1001.0  # noqa: E731
     b = lambda j: (np.arange(64) * m + j) % 1001.0  # noqa: E731
-    np.testing.assert_allclose(found.values, [a(0) @ b(5), a(1) @ b(5), a(m - 1) @ b(m - 1)], rtol=1e-13)
+    np.testing.assert_allclose(chosen_values.values, [a(0) @ b(5), a(1) @ b(5), a(m - 1) @ b(m - 1)], rtol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -220,18 +220,21 @@ def test_long_sums_are_computed_once():
     source = PagedArray(
         np.dtype(np.float32), n, lambda i: (np.arange(i * PAGE, (i + 1) * PAGE) % 1001).astype(np.float32)
     )
-    arrays, kept = {"x": NamedArray(source, (n,), ELEMENT_TYPES["float32"])}, dict[object, object]()
-    found = [
-        evaluate_at("x / sum(x)", arrays, {}, RULES, shape=(n,), elements=np.array([i]), kept=kept)
+    arrays, cache = {"x": NamedArray(source, (n,), ELEMENT_TYPES["float32"])}, dict[object, object]()
+    element_values = [
+        evaluate_at("x / sum(x)", arrays, {}, RULES, shape=(n,), elements=np.array([i]), cache=cache)
         for i in (1, 2, n - 1)
     ]
-    assert len(kept) == 1
+    assert len(cache) == 1
     total = (np.arange(n) % 1001).sum()
-    np.testing.assert_allclose([one.values[0] for one in found], [1 / total, 2 / total, (n - 1) % 1001 / total])
-    assert (
-        len(evaluate_at("x - max(x[:9])", arrays, {}, RULES, shape=(n,), elements=np.array([5]), kept=kept).values) == 1
+    np.testing.assert_allclose(
+        [one.values[0] for one in element_values], [1 / total, 2 / total, (n - 1) % 1001 / total]
     )
-    assert len(kept) == 1
+    assert (
+        len(evaluate_at("x - max(x[:9])", arrays, {}, RULES, shape=(n,), elements=np.array([5]), cache=cache).values)
+        == 1
+    )
+    assert len(cache) == 1
 
 
 @st.composite
@@ -291,7 +294,7 @@ def test_compositions_have_the_values_and_bounds_of_the_whole(made, data):
     wanted = evaluate_arrays(expression, {**numbers, **whole}, RULES)
     assert wanted.shape == (n, m)
     chosen = np.array(sorted(data.draw(st.sets(st.integers(0, n * m - 1), min_size=1))))
-    found = evaluate_at(expression, arrays, numbers, RULES, shape=(n, m), elements=chosen)
-    np.testing.assert_allclose(found.values, wanted.values.reshape(-1)[chosen], rtol=1e-12, atol=1e-12)
+    chosen_values = evaluate_at(expression, arrays, numbers, RULES, shape=(n, m), elements=chosen)
+    np.testing.assert_allclose(chosen_values.values, wanted.values.reshape(-1)[chosen], rtol=1e-12, atol=1e-12)
     bound = np.broadcast_to(wanted.spread, (n, m)).reshape(-1)[chosen]
-    assert (np.broadcast_to(found.spread, chosen.shape) <= bound * (1 + 1e-9)).all()
+    assert (np.broadcast_to(chosen_values.spread, chosen.shape) <= bound * (1 + 1e-9)).all()

@@ -1,4 +1,4 @@
-"""What a file says of an argument: read, printed back, and refused with the place."""
+"""Argument specifications in a file: parsed, printed back, and rejected with their location."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_text_and_its_argument(text, argument):
 @pytest.mark.parametrize(
     ("text", "message", "accepted"),
     [
-        ("", "there is no type", "float32"),
+        ("", "the type is missing", "float32"),
         ("flaot32[n]", "unknown type 'flaot32' (column 1)", "float32"),
         ("out const float *", "unknown type 'const' (column 5)", "float32"),
         ("float32*", "a pointer has no shape (column 8)", "float32[n]"),
@@ -132,8 +132,8 @@ def test_a_text_and_its_argument(text, argument):
         ("float32[n] uniform 0", "uniform has 1 operand (column 12)", "uniform LOW HIGH"),
         ("float32[n] randn", "unknown contents 'randn' (column 12)", "normal"),
         ("float32[n] x.npy 3", "unexpected '3' (column 18)", "normal"),
-        ("out float32[n] zeros", "an output has no contents of its own (column 16)", "inout … zeros"),
-        ("int8[n] normal", "int8 has no normal numbers", "uniform"),
+        ("out float32[n] zeros", "an output cannot have initial contents (column 16)", "inout … zeros"),
+        ("int8[n] normal", "int8 does not support normal numbers", "uniform"),
         ("inout partial float32[n]", "only an output can be partial (column 7)", "out partial"),
         ("partial float32[n]", "only an output can be partial (column 1)", "out partial"),
         ("unordered float32[n]", "only an output can be unordered (column 1)", "inout"),
@@ -278,9 +278,9 @@ def test_structures():
     [
         ({"c": "out int8[n]", "p": {"x": {"y": "int8"}}}, "arguments.p.x", "wrong type"),
         ({"c": "out int8[n]", "p": {}}, "arguments.p", "wrong type"),
-        ({"c": "out int8[n]", "p": {"c": "int8"}}, "arguments.p.c", "two arguments are called c"),
-        ({"p": {"x": "out int8[n]"}, "x": "int8"}, "arguments.p.x", "two arguments are called x"),
-        ({"p": {"x": "out int8[n]"}, "q": {"x": "int8"}}, "arguments.q.x", "two arguments are called x"),
+        ({"c": "out int8[n]", "p": {"c": "int8"}}, "arguments.p.c", "two arguments have the name c"),
+        ({"p": {"x": "out int8[n]"}, "x": "int8"}, "arguments.p.x", "two arguments have the name x"),
+        ({"p": {"x": "out int8[n]"}, "q": {"x": "int8"}}, "arguments.q.x", "two arguments have the name x"),
         ({"a b": {"x": "out int8[n]"}}, "arguments.a b.x", "not a name of an argument"),
         ({"p": {"x": "out int9[n]"}}, "arguments.p.x", "unknown type 'int9' (column 5)"),
     ],

@@ -34,28 +34,28 @@ def described(index):
 @pytest.mark.parametrize("index", CASES, ids=str)
 def test_indices_pick_what_numpy_picks(index):
     indices = np.arange(120).reshape(SHAPE)
-    wanted, found = indices[index], picked(SHAPE, described(index))
-    assert found.shape == wanted.shape
-    box = tuple(np.arange(n) for n in wanted.shape)
-    if isinstance(found, Separable):
-        held = found.placed(indices[np.ix_(*found.source(box))], box)
+    expected, picked_indices = indices[index], picked(SHAPE, described(index))
+    assert picked_indices.shape == expected.shape
+    box = tuple(np.arange(n) for n in expected.shape)
+    if isinstance(picked_indices, Separable):
+        gathered = picked_indices.placed(indices[np.ix_(*picked_indices.source(box))], box)
     else:
-        assert isinstance(found, Gathered)
-        chosen = {axis: one.part if isinstance(one, ArrayIndex) else one for axis, one in found.indices}
+        assert isinstance(picked_indices, Gathered)
+        chosen = {axis: one.part if isinstance(one, ArrayIndex) else one for axis, one in picked_indices.indices}
         places = []
-        for i, follows in enumerate(found.axes):
+        for i, follows in enumerate(picked_indices.axes):
             if follows is None:
-                at = np.broadcast_to(chosen[i], found.shared)
-                behind = len(wanted.shape) - found.first - len(found.shared)
-                places.append(at.reshape((1,) * found.first + at.shape + (1,) * behind))
+                at = np.broadcast_to(chosen[i], picked_indices.shared)
+                behind = len(expected.shape) - picked_indices.first - len(picked_indices.shared)
+                places.append(at.reshape((1,) * picked_indices.first + at.shape + (1,) * behind))
             else:
                 places.append(
                     follows.positions(box[follows.axis]).reshape(
                         [-1 if j == follows.axis else 1 for j in range(len(box))]
                     )
                 )
-        held = indices[tuple(np.broadcast_arrays(*places))]
-    np.testing.assert_array_equal(held, wanted)
+        gathered = indices[tuple(np.broadcast_arrays(*places))]
+    np.testing.assert_array_equal(gathered, expected)
 
 
 @pytest.mark.parametrize("index", [(0, 0, 0, 0), (4,), (0, -6)])

@@ -1,4 +1,4 @@
-"""What has an estimate, and what the model declines."""
+"""Time estimates: supported kernels, and kernels the model declines."""
 
 from dataclasses import replace
 from typing import cast
@@ -54,15 +54,15 @@ EDGES = Edges(instructions=40.0, stored_bytes=1024.0)
 @pytest.mark.parametrize("rates", [{1: 100.0, 2: 160.0}, {1: 100.0}])
 def test_rounds_edges_and_the_launch_add_up_to_the_time(rates):
     """Every SM is full once or more, and in the last round has one block; one begins while another goes on."""
-    machine, each = cast("SmLatencies", latencies_of("sm_90")), 1e6
+    machine, work_per_block = cast("SmLatencies", latencies_of("sm_90")), 1e6
     pace, most = Pace(GPU, machine, rates, 4, EDGES, 0.0, {}), max(rates)
     blocks = GPU.sms * most + 3
     edge = 40 * 4 / 4 + 1024 / machine.store_bytes
-    full, last = (number * (each / rates[number] + edge) for number in (most, 1))
+    full, last = (number * (work_per_block / rates[number] + edge) for number in (most, 1))
     latencies = machine.global_latency * (1 if most > 1 else 2)
     seconds = 1e-5 + machine.launch_s + (full + last + latencies) / (GPU.clock_mhz * 1e6)
-    found = pace.on(int(blocks * each), blocks, before_s=1e-5).tflops
-    assert found == pytest.approx(blocks * each / seconds / 1e12, rel=1e-13)
+    found = pace.on(int(blocks * work_per_block), blocks, before_s=1e-5).tflops
+    assert found == pytest.approx(blocks * work_per_block / seconds / 1e12, rel=1e-13)
 
 
 MACHINE = cast("SmLatencies", latencies_of("sm_90"))
@@ -95,10 +95,10 @@ def test_the_rest_fills_the_sms_evenly():
 
 def test_dram_is_a_lower_limit_of_the_time():
     flops, moved = 132 * 10**6, 10**9
-    found = pace({1: 100.0}).on(flops, 132, moved=moved)
+    found = pace({1: 100.0}).on(flops, 132, bytes_moved=moved)
     dram = moved / (GPU.dram_gb_s * 1e9 * MACHINE.dram_share)
     assert seconds(found, flops) == pytest.approx(MACHINE.launch_s + dram, rel=1e-13)
-    unknown = pace({1: 100.0}, gpu=replace(GPU, dram_gb_s=None)).on(flops, 132, moved=moved)
+    unknown = pace({1: 100.0}, gpu=replace(GPU, dram_gb_s=None)).on(flops, 132, bytes_moved=moved)
     assert unknown == pace({1: 100.0}).on(flops, 132)
 
 

@@ -1,4 +1,4 @@
-"""What is read of a main loop: listings by hand, with scheduling bits by hand, and a golden one."""
+"""Analysis of the main loop, on hand-written listings with scheduling bits and on a golden listing."""
 
 from __future__ import annotations
 
@@ -42,47 +42,47 @@ def slot(unit: Unit, width: int = 4, *, store: bool = False) -> Slot:
 
 
 def test_a_kernel_without_loops_is_its_own_main_loop() -> None:
-    found = loop_of("LDS R4, [R2]", "FFMA R0, R4, R5, R0", "EXIT")
-    assert units(found.hot) == [Unit.SHARED, Unit.NONE, Unit.NONE]
-    assert (found.before, found.after, found.nested, found.fma) == ((), (), False, 1)
+    listing_loop = loop_of("LDS R4, [R2]", "FFMA R0, R4, R5, R0", "EXIT")
+    assert units(listing_loop.hot) == [Unit.SHARED, Unit.NONE, Unit.NONE]
+    assert (listing_loop.before, listing_loop.after, listing_loop.nested, listing_loop.fma) == ((), (), False, 1)
 
 
 def test_a_loop_that_fetches_its_own_data_stands_alone() -> None:
-    found = loop_of(
+    listing_loop = loop_of(
         "MOV R1, R2", "MOV R3, R2", "LDG.E R4, [R2]", "FFMA R0, R4, R5, R0", "@P0 BRA 0x20", "@P1 BRA 0x10", "EXIT"
     )
-    assert units(found.hot) == [Unit.GLOBAL, Unit.NONE, Unit.BRANCH]
-    assert not found.nested
-    assert found.path(8) == found.hot
+    assert units(listing_loop.hot) == [Unit.GLOBAL, Unit.NONE, Unit.BRANCH]
+    assert not listing_loop.nested
+    assert listing_loop.path(8) == listing_loop.hot
 
 
 def test_the_loop_around_one_that_only_multiplies_belongs_to_it() -> None:
-    found = loop_of(
+    listing_loop = loop_of(
         "MOV R9, R2", "LDG.E R4, [R2]", "LDS R5, [R3]", "FFMA R0, R4, R5, R0", "@P0 BRA 0x20", "BAR.SYNC 0x0",
         "@P1 BRA 0x10", "EXIT",
     )  # fmt: skip
-    assert units(found.before) == [Unit.GLOBAL]
-    assert units(found.hot) == [Unit.SHARED, Unit.NONE, Unit.BRANCH]
-    assert units(found.after) == [Unit.BARRIER, Unit.BRANCH]
-    assert found.path(3) == (*found.before, *found.hot * 3, *found.after)
-    assert found.path(0.2) == (*found.before, *found.hot, *found.after)
-    assert found.path(None) == found.hot
+    assert units(listing_loop.before) == [Unit.GLOBAL]
+    assert units(listing_loop.hot) == [Unit.SHARED, Unit.NONE, Unit.BRANCH]
+    assert units(listing_loop.after) == [Unit.BARRIER, Unit.BRANCH]
+    assert listing_loop.path(3) == (*listing_loop.before, *listing_loop.hot * 3, *listing_loop.after)
+    assert listing_loop.path(0.2) == (*listing_loop.before, *listing_loop.hot, *listing_loop.after)
+    assert listing_loop.path(None) == listing_loop.hot
 
 
 def test_the_golden_tile() -> None:
     code = read_sass((GOLDEN / "sm_90_tile.lst").read_text()).functions[0]
-    found = main_loop(code, machine_code(len(code.instructions)), kernel_mix("sass", code))
-    assert (found.nested, found.fma) == (True, 4)
-    assert units(found.hot).count(Unit.SHARED) == 8
-    assert units(found.before).count(Unit.GLOBAL) == 1
-    assert units(found.after)[0] is Unit.BARRIER
+    listing_loop = main_loop(code, machine_code(len(code.instructions)), kernel_mix("sass", code))
+    assert (listing_loop.nested, listing_loop.fma) == (True, 4)
+    assert units(listing_loop.hot).count(Unit.SHARED) == 8
+    assert units(listing_loop.before).count(Unit.GLOBAL) == 1
+    assert units(listing_loop.after)[0] is Unit.BARRIER
 
 
 def test_registers_of_a_bank_are_counted_once() -> None:
-    (found, *_) = loop_of("FFMA R0, R4, R4, R7", "EXIT").hot
-    assert found.reads == found.reads_alone == (1, 1)
-    (found, *_) = loop_of("FFMA R0, R4, R6, R8", "EXIT").hot
-    assert found.reads == (3, 0)
+    (slot, *_) = loop_of("FFMA R0, R4, R4, R7", "EXIT").hot
+    assert slot.reads == slot.reads_alone == (1, 1)
+    (slot, *_) = loop_of("FFMA R0, R4, R6, R8", "EXIT").hot
+    assert slot.reads == (3, 0)
 
 
 def test_the_operand_cache_holds_a_register_for_the_next_instruction_in_its_slot() -> None:
@@ -111,13 +111,13 @@ def test_the_operand_cache_holds_a_register_for_the_next_instruction_in_its_slot
     ],
 )
 def test_units(line: str, unit: Unit, left: int) -> None:
-    (found, *_) = loop_of(line, "EXIT").hot
-    assert (found.unit, found.left) == (unit, left)
+    (slot, *_) = loop_of(line, "EXIT").hot
+    assert (slot.unit, slot.left) == (unit, left)
 
 
 def test_what_one_warp_issues_is_marked() -> None:
-    found = loop_of("@P0 BRA 0x30", "UTMALDG.2D [UR8], [UR4]", "MOV R1, R2", "FFMA R0, R4, R5, R0", "EXIT").hot
-    assert [one.once for one in found] == [False, True, True, False, False]
+    slots = loop_of("@P0 BRA 0x30", "UTMALDG.2D [UR8], [UR4]", "MOV R1, R2", "FFMA R0, R4, R5, R0", "EXIT").hot
+    assert [one.once for one in slots] == [False, True, True, False, False]
 
 
 def test_code_of_another_function_is_refused() -> None:
@@ -168,16 +168,16 @@ def test_behind_the_hot_loop_its_last_instruction_fills_the_operand_cache() -> N
         "MOV R9, R2", "LDG.E R4, [R2]", "LDS R5, [R3]", "FFMA R0, R4, R5, R0", "@P0 BRA 0x20", "FFMA R1, R0, R6, R9",
         "@P1 BRA 0x10", "EXIT",
     )  # fmt: skip
-    found = loop_of(*lines, reuse={3: 0b100})
-    assert [one.reads for one in found.after] == [(2, 1), (0, 0)]  # the branch stands between
+    listing_loop = loop_of(*lines, reuse={3: 0b100})
+    assert [one.reads for one in listing_loop.after] == [(2, 1), (0, 0)]  # the branch stands between
 
 
 def test_a_loop_of_one_instruction_within_another() -> None:
-    found = loop_of("NOP", "MOV R3, R2", "@P0 BRA 0x20", "@P1 BRA 0x10", "EXIT")
-    assert units(found.before) == [Unit.INTEGER]
-    assert units(found.hot) == [Unit.BRANCH]
-    assert units(found.after) == [Unit.BRANCH]
-    assert (found.nested, found.fma) == (True, 0)
+    listing_loop = loop_of("NOP", "MOV R3, R2", "@P0 BRA 0x20", "@P1 BRA 0x10", "EXIT")
+    assert units(listing_loop.before) == [Unit.INTEGER]
+    assert units(listing_loop.hot) == [Unit.BRANCH]
+    assert units(listing_loop.after) == [Unit.BRANCH]
+    assert (listing_loop.nested, listing_loop.fma) == (True, 0)
 
 
 def test_what_reads_no_bank_and_counts_no_fma() -> None:
@@ -191,19 +191,19 @@ def test_what_reads_no_bank_and_counts_no_fma() -> None:
 
 
 def test_a_name_that_only_begins_like_a_register_is_none() -> None:
-    found = loop_of("FFMA R0, RZ, c[0x0][0x170], -R5", "EXIT").hot[0]
-    assert found.reads == (0, 1)
+    slot = loop_of("FFMA R0, RZ, c[0x0][0x170], -R5", "EXIT").hot[0]
+    assert slot.reads == (0, 1)
 
 
 def test_a_wait_that_names_nothing() -> None:
-    found = loop_of("DEPBAR", "DEPBAR.LE SB0, 0x3", "EXIT").hot
-    assert [(one.unit, one.left) for one in found[:2]] == [(Unit.NONE, 0), (Unit.WAIT, 3)]
+    slots = loop_of("DEPBAR", "DEPBAR.LE SB0, 0x3", "EXIT").hot
+    assert [(one.unit, one.left) for one in slots[:2]] == [(Unit.NONE, 0), (Unit.WAIT, 3)]
 
 
 def test_a_branch_to_a_wait_that_spins_is_no_branch_and_what_spins_is_left_out() -> None:
     wait, again = "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R3", "@!P0 BRA 0x50"
-    found = loop_of(wait, again, "FFMA R0, R4, R5, R0", "@P1 BRA 0x0", "EXIT", wait, again, "BRA 0x20")
-    assert units(found.hot) == [Unit.PHASE, Unit.NONE, Unit.NONE, Unit.BRANCH]
+    listing_loop = loop_of(wait, again, "FFMA R0, R4, R5, R0", "@P1 BRA 0x0", "EXIT", wait, again, "BRA 0x20")
+    assert units(listing_loop.hot) == [Unit.PHASE, Unit.NONE, Unit.NONE, Unit.BRANCH]
 
 
 def test_passes_of_wide_accesses() -> None:

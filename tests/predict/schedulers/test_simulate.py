@@ -110,7 +110,7 @@ def test_data_that_arrives_takes_turns_with_loads():
     """Copies of all sub-partitions, each four passes when it arrives, on a data path that loads keep busy."""
     loads = [other(Unit.SHARED, width=16, write=0)] * 40
     without = simulate(loads, 4, 1, MACHINE, Traffic(load_wavefronts=4.0, load_bytes=16.0))
-    both = simulate(
+    with_copies = simulate(
         [other(Unit.COPY, width=16)] * 10 + loads,
         4,
         1,
@@ -118,7 +118,7 @@ def test_data_that_arrives_takes_turns_with_loads():
         Traffic(load_wavefronts=4.0, load_bytes=16.0, copy_wavefronts=4.0, sectors=16.0),
     )
     assert without.total == pytest.approx(4 * 40 * 4, rel=0.05)
-    assert both.total >= without.total + 4 * 10 * 4 * 0.9
+    assert with_copies.total >= without.total + 4 * 10 * 4 * 0.9
 
 
 def test_a_result_is_waited_for():
@@ -194,8 +194,8 @@ def test_data_of_bulk_copies_takes_turns_with_loads_and_is_asked_for_without_tag
     loads = [other(Unit.SHARED, width=16, write=0)] * 40
     counted = Traffic(load_wavefronts=4.0, load_bytes=16.0, bulk_wavefronts=128, bulk_sectors=512)
     bulk = [replace(other(Unit.BULK), once=True)]
-    without, both = (simulate(path, 4, 1, MACHINE, counted).total for path in (loads, bulk + loads))
-    assert both == pytest.approx(without + 128, rel=0.05)
+    without, with_copies = (simulate(path, 4, 1, MACHINE, counted).total for path in (loads, bulk + loads))
+    assert with_copies == pytest.approx(without + 128, rel=0.05)
 
 
 def test_a_sub_partition_that_is_done_waits_for_the_others():
@@ -223,7 +223,7 @@ COUNTED = Traffic(
 
 def mixed(*names):
     store = replace(other(Unit.SHARED, width=16, read=1), store=True)
-    known = {
+    slots_by_letter = {
         "f": [fma()] * 6,
         "b": [fma((2, 1), alone=(3, 0)), fma((0, 3)), fma((1, 2)), fma((3, 0), alone=(2, 1))],
         "s": [fma(stall=5), other(stall=2), fma(stall=0)],
@@ -241,7 +241,7 @@ def mixed(*names):
         "p": [other(Unit.PHASE), replace(other(Unit.BULK, write=4, read=5), once=True), replace(other(), once=True)],
         "x": [other(Unit.BRANCH, stall=5)],
     }
-    return [slot for name in names for slot in known[name]]
+    return [slot for name in names for slot in slots_by_letter[name]]
 
 
 # As the model gave them when it was compared with an H200: a change of it is to be compared again.

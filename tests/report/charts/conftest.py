@@ -41,7 +41,7 @@ def along_n(make: Callable[[str], Store]) -> tuple[RunRecord, tuple[VariantRecor
     """Two kernels at three sizes and two element types beside two baselines; `b` overtakes `a` at the second size."""
     with make("ladder") as store:
         run, first = store.run(), store.records()[0]
-    made = []
+    along_axis = []
     for dtype in ("float32", "it's $x^2$"):
         for n, times in zip(SIZES, TIMES, strict=True):
             for kernel, ms in zip("ab", times, strict=True):
@@ -59,5 +59,5 @@ def along_n(make: Callable[[str], Store]) -> tuple[RunRecord, tuple[VariantRecor
                     problem={**first.problem, "n": n, "dtype": dtype},
                     measurement=measurement,
                 )
-                made.append(record)
-    return replace(run, problem_axes=("n", "dtype")), tuple(made)
+                along_axis.append(record)
+    return replace(run, problem_axes=("n", "dtype")), tuple(along_axis)

@@ -58,9 +58,9 @@ def test_equal_titles_get_their_kinds(analysed):
 
 def test_a_curve_has_a_choice_for_each_part_in_the_same_colours(along_n):
     run, records = along_n
-    found = known(curve(run, records, response_of(records)))
-    chart = charts.curve_chart(found, response_of(records))
-    assert [choice.label for choice in chart.choices] == list(found.parts)
+    axis_curve = known(curve(run, records, response_of(records)))
+    chart = charts.curve_chart(axis_curve, response_of(records))
+    assert [choice.label for choice in chart.choices] == list(axis_curve.parts)
     for choice in chart.choices:
         drawing = choice.drawing
         assert isinstance(drawing, Lines)
@@ -69,20 +69,20 @@ def test_a_curve_has_a_choice_for_each_part_in_the_same_colours(along_n):
         assert {row["part"] for row in drawing.data.rows} == {choice.label}
         best = [(row["x"], row["name"]) for row in drawing.data.rows if row["best"]]
         assert best == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
-    assert charts.along(found).scale is Scale.LINEAR
-    assert charts.along(replace(found, wide=True)).scale is Scale.LOG2
+    assert charts.along(axis_curve).scale is Scale.LINEAR
+    assert charts.along(replace(axis_curve, wide=True)).scale is Scale.LOG2
 
 
 def test_both_sides_of_the_model_chart_have_one_scale(analysed):
     a = analysed("sweep")
     chart = charts.model_chart(a.columns, a.rows, a.agreements, a.response)
-    for choice, one in zip(chart.choices, a.agreements, strict=True):
+    for choice, agreement in zip(chart.choices, a.agreements, strict=True):
         drawing = as_(Scatter, choice.drawing)
         assert drawing.diagonal
         assert drawing.x.domain == drawing.y.domain
-        assert f"n = {len(one.points)}" in drawing.caption
+        assert f"n = {len(agreement.points)}" in drawing.caption
         shown = [(row["variant"], row[drawing.x.field], row[drawing.y.field]) for row in drawing.data.rows]
-        assert shown == list(one.points)
+        assert shown == list(agreement.points)
 
 
 def test_bars_show_ceilings_unless_they_are_ceilings(analysed):
@@ -101,9 +101,9 @@ def test_bars_show_ceilings_unless_they_are_ceilings(analysed):
 
 def test_a_mix_can_be_of_the_loop_or_the_kernel_in_shares_or_counts(analysed):
     a = analysed("sweep")
-    made = charts.mix_charts(a.slices)
-    assert [chart.id for chart in made] == ["mix-ptx", "mix-sass"]
-    for chart in made:
+    mix_charts = charts.mix_charts(a.slices)
+    assert [chart.id for chart in mix_charts] == ["mix-ptx", "mix-sass"]
+    for chart in mix_charts:
         assert [choice.label for choice in chart.choices] == [label for label, *_ in charts.MIX_CHOICES]
         share, count, _, kernel = (as_(Stacks, choice.drawing) for choice in chart.choices)
         assert share.data.rows == count.data.rows
@@ -113,15 +113,15 @@ def test_a_mix_can_be_of_the_loop_or_the_kernel_in_shares_or_counts(analysed):
 
 def test_effects_share_one_scale_that_holds_every_variant(analysed):
     a = analysed("sweep")
-    made = charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.rows, a.response)
-    assert len(made) == 3
-    for chart in made:
+    effect_charts = charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.rows, a.response)
+    assert len(effect_charts) == 3
+    for chart in effect_charts:
         drawing = chart.choices[0].drawing
         assert isinstance(drawing, Means)
         low, high = known(drawing.y.domain)
         assert all(low <= as_(float, row[drawing.point[1]]) <= high for row in drawing.points.rows)
         assert {row[drawing.point[0]] for row in drawing.points.rows} == set(drawing.x.order)
-    assert [bool(as_(Means, chart.choices[0].drawing).y.title) for chart in made] == [True, False, False]
+    assert [bool(as_(Means, chart.choices[0].drawing).y.title) for chart in effect_charts] == [True, False, False]
     assert charts.effect_charts((), {}, a.rows, a.response) == ()
 
 

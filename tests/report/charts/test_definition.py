@@ -1,4 +1,4 @@
-"""What definitions say about their own rows."""
+"""Conditions, shades and text in chart definitions."""
 
 from __future__ import annotations
 

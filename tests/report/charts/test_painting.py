@@ -1,4 +1,4 @@
-"""What a process that draws pictures has to import."""
+"""Imports of the process that paints charts."""
 
 from __future__ import annotations
 

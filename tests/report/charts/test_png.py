@@ -69,8 +69,8 @@ def test_every_picture_of_a_run_can_be_drawn(painted_small, analysed, tmp_path, 
 
 def test_text_is_never_taken_for_mathematics(along_n, drawn):
     run, records = along_n
-    found = known(curve(run, records, response_of(records)))
-    chart = charts.curve_chart(found, response_of(records))
+    axis_curve = known(curve(run, records, response_of(records)))
+    chart = charts.curve_chart(axis_curve, response_of(records))
     figure, path = drawn(chart.choices[1].drawing, title=r"curve of $\frac{1}{$")
     assert path.stat().st_size > 5000
     assert r"curve of \$\frac{1}{\$" in words(figure)
@@ -79,8 +79,8 @@ def test_text_is_never_taken_for_mathematics(along_n, drawn):
 
 def test_the_strip_is_coloured_by_the_fastest_kernel(along_n, drawn):
     run, records = along_n
-    found = known(curve(run, records, response_of(records)))
-    drawing = charts.curve_chart(found, response_of(records)).choices[0].drawing
+    axis_curve = known(curve(run, records, response_of(records)))
+    drawing = charts.curve_chart(axis_curve, response_of(records)).choices[0].drawing
     figure, _ = drawn(drawing)
     strip = figure.axes[1]
     assert [patch.get_facecolor() for patch in strip.patches][1:] == [strip.patches[1].get_facecolor()] * 2
@@ -93,27 +93,27 @@ def test_lines_can_be_drawn_over_categories_and_with_dots(analysed, along_n, dra
     assert a.interaction.first in words(figure)
     assert len(figure.axes[0].lines) == len({cell[1] for cell in a.interaction.cells})
     run, records = along_n
-    found = known(curve(run, records, response_of(records)))
+    axis_curve = known(curve(run, records, response_of(records)))
     points = tuple(
         ExplanatoryPoint(p.x, p.name, "occupancy", kind, 0.5, p.variant)
-        for p in found.points
+        for p in axis_curve.points
         if p.variant
         for kind in (Kind.PREDICTED, Kind.MEASURED)
     )
     explanation = CurveExplanation(tuple(f for f in FIGURES if f.id == "occupancy"), {}, points, ())
-    figure, _ = drawn(explain_charts(explanation, found)[0].choices[0].drawing)
+    figure, _ = drawn(explain_charts(explanation, axis_curve)[0].choices[0].drawing)
     assert len(figure.axes[0].lines) == len(figure.axes[0].collections) == 2
 
 
 def test_the_model_stands_side_by_side_on_equal_axes(analysed, drawn):
     a = analysed("sweep")
-    one = as_(Scatter, charts.model_chart(a.columns, a.rows, a.agreements, a.response).choices[0].drawing)
-    figure, _ = drawn(one, one)
+    scatter = as_(Scatter, charts.model_chart(a.columns, a.rows, a.agreements, a.response).choices[0].drawing)
+    figure, _ = drawn(scatter, scatter)
     assert len(figure.axes) == 2
     for axes in figure.axes:
         assert axes.get_xlim() == axes.get_ylim()
-        assert axes.get_title() == one.caption
-        assert len(axes.collections[0].get_offsets()) == len(one.data.rows)
+        assert axes.get_title() == scatter.caption
+        assert len(axes.collections[0].get_offsets()) == len(scatter.data.rows)
 
 
 def test_a_value_that_is_missing_leaves_a_gap(drawn):

@@ -33,8 +33,8 @@ COUNTED = Path(__file__).parents[3] / "reports/h200/hgemm_counters"
 
 def test_near_points_share_a_label():
     points = [(0.0, 1.0, "v1"), (0.01, 1.5, "v0"), (1.0, 100.0, "top"), (0.0, 60.0, "far")]
-    made = sorted((one.x, one.y, one.text) for one in point_labels(points))
-    assert made == [(0.0, 60.0, "far"), (0.01, 1.5, "v1, v0"), (1.0, 100.0, "top")]
+    labels = sorted((one.x, one.y, one.text) for one in point_labels(points))
+    assert labels == [(0.0, 60.0, "far"), (0.01, 1.5, "v1, v0"), (1.0, 100.0, "top")]
     assert point_labels([]) == ()
 
 
@@ -95,13 +95,13 @@ def test_a_bars_text_has_the_share_of_the_peak_if_there_is_one():
 def test_bars_of_a_sweep_are_best_first_with_the_baseline_among_them(make):
     store = make("sweep")
     records = store.records()
-    made = bars(store.run(), records, response_of(records))
+    chart_bars = bars(store.run(), records, response_of(records))
     by_id = {record.variant: record for record in records}
-    ratios = [by_id[bar.variant].measurement.ratio_to_baseline if bar.variant else 1.0 for bar in made]
+    ratios = [by_id[bar.variant].measurement.ratio_to_baseline if bar.variant else 1.0 for bar in chart_bars]
     assert ratios == sorted(ratios, reverse=True)
-    (baseline,) = (bar for bar in made if bar.group == "baseline")
+    (baseline,) = (bar for bar in chart_bars if bar.group == "baseline")
     assert baseline.variant == ""
-    for bar in made:
+    for bar in chart_bars:
         if bar.variant:
             assert bar.low is not None
             assert bar.high is not None
@@ -178,11 +178,11 @@ def test_shares_of_a_bar_add_up_and_packing_loses_nothing(make):
     assert isinstance(classes, list)
     assert isinstance(mixes, list)
     assert isinstance(parts, list)
-    for (variant, cls, mix, hot, count, share), part in zip(parts, slices, strict=True):
+    for (variant, cls, mix, hot, count, share), piece in zip(parts, slices, strict=True):
         assert (variants[variant], classes[cls], mixes[mix], bool(hot)) == (
-            (part.name, part.variant),
-            part.cls,
-            part.mix,
-            part.hot,
+            (piece.name, piece.variant),
+            piece.cls,
+            piece.mix,
+            piece.hot,
         )
-        assert (count, share) == (pytest.approx(part.count, rel=1e-4), pytest.approx(part.share, abs=1e-5))
+        assert (count, share) == (pytest.approx(piece.count, rel=1e-4), pytest.approx(piece.share, abs=1e-5))

@@ -118,10 +118,10 @@ def test_ratios_are_over_the_first_variant_of_the_experiment(analysed):
 
 def test_a_line_runs_through_its_parameters_in_the_order_of_their_values(analysed):
     a = analysed("sweep")
-    found = factors(a.run, a.records)
-    drawing = as_(Parallel, parallel_chart(found, a.records, a.response).choices[0].drawing)
-    assert drawing.axes == (*(factor.name for factor in found), "throughput")
-    for number, factor in enumerate(found):
+    axes = factors(a.run, a.records)
+    drawing = as_(Parallel, parallel_chart(axes, a.records, a.response).choices[0].drawing)
+    assert drawing.axes == (*(factor.name for factor in axes), "throughput")
+    for number, factor in enumerate(axes):
         places = dict(drawing.ticks[number])
         assert sorted(places.values()) == list(places.values())
         values = [float(name) for name in places if name.isdigit()]
@@ -132,15 +132,15 @@ def test_a_line_runs_through_its_parameters_in_the_order_of_their_values(analyse
                 assert row["place"] == places[str(factor.of(record)).lower()]
     ends = {row["place"] for row in drawing.data.rows if row["axis"] == "throughput"}
     assert {0, 1} <= ends
-    assert parallel_chart(found[:1], a.records, a.response) is None
-    assert parallel_chart(found, a.records[:1], a.response) is None
+    assert parallel_chart(axes[:1], a.records, a.response) is None
+    assert parallel_chart(axes, a.records[:1], a.response) is None
 
 
 def test_a_parameter_of_variants_without_a_figure_is_no_axis(analysed):
     a = analysed("sweep")
-    found = factors(a.run, a.records)
-    lost = replace(found[0], name="lost", parameter=True)
-    with_it, without = (parallel_chart(one, a.records, a.response) for one in ([lost, *found], found))
+    axes = factors(a.run, a.records)
+    lost = replace(axes[0], name="lost", parameter=True)
+    with_it, without = (parallel_chart(one, a.records, a.response) for one in ([lost, *axes], axes))
     assert as_(Parallel, with_it.choices[0].drawing) == as_(Parallel, without.choices[0].drawing)
 
 

@@ -46,10 +46,10 @@ def test_a_ladder_says_what_each_step_gains_with_each_compiler():
     v1, v2 = rungs()
     faster = 1 / 1.39
     records = [by(OLD, v1), by(NEW, v1, code="x"), by(OLD, v2), by(NEW, v2, slower=faster, registers=99)]
-    found = compared(records)
-    assert found.names == (OLD, NEW)
-    assert [(source.kernel, source.label) for source in found.sources] == [("v1", "v1"), ("v2", "v2")]
-    first, second = found.sources
+    comparison = compared(records)
+    assert comparison.names == (OLD, NEW)
+    assert [(source.kernel, source.label) for source in comparison.sources] == [("v1", "v1"), ("v2", "v2")]
+    first, second = comparison.sources
     assert [one.same_as for one in first.made] == ["", ""]
     assert [one.same_as for one in second.made] == ["", OLD]
     assert [one.step for one in first.made] == [None, None]
@@ -59,9 +59,9 @@ def test_a_ladder_says_what_each_step_gains_with_each_compiler():
     assert second.made[1].to_first == pytest.approx(1.39)
     assert second.made[1].figures["registers"] == 99
     assert second.made[1].figures["fma"] == 4
-    assert "spills (B)" not in found.figures
-    assert "registers" in found.figures
-    code, step = found.sentences
+    assert "spills (B)" not in comparison.figures
+    assert "registers" in comparison.figures
+    code, step = comparison.sentences
     assert "All 2 compilers compile 2 of the 2 sources. The machine code is the same for 1 of them, " in code
     assert f"From v1 to v2, the measured throughput changes by a factor of {gained[0]:.2f} with {OLD}" in step
     assert f"{gained[1]:.2f} with {NEW}" in step
@@ -69,19 +69,19 @@ def test_a_ladder_says_what_each_step_gains_with_each_compiler():
 
 def test_equal_gains_are_said_once():
     v1, v2 = rungs()
-    found = compared([by(name, record) for record in (v1, v2) for name in (OLD, NEW)])
-    assert f"with {OLD} and {NEW};" in found.sentences[1]
+    comparison = compared([by(name, record) for record in (v1, v2) for name in (OLD, NEW)])
+    assert f"with {OLD} and {NEW};" in comparison.sentences[1]
     v1_loop, v2_loop = (record.sass.hot_loop.counts for record in (v1, v2))
     per_fma = [f"{counts.instructions / counts.fma:.2f}" for counts in (v1_loop, v2_loop)]
-    assert f"SASS instructions per fma change from {per_fma[0]} to {per_fma[1]}" in found.sentences[1]
+    assert f"SASS instructions per fma change from {per_fma[0]} to {per_fma[1]}" in comparison.sentences[1]
 
 
 def test_a_sweep_says_how_compilers_compare_over_all_of_it():
     records = [record for record, _ in sweep(measured=True)]
     both = [one for record in records for one in (by(OLD, record), by(NEW, record, slower=0.5))]
-    found = compared(both)
-    assert (len(found.sources), found.total) == (min(MOST_SOURCES, len(records)), len(records))
-    assert found.sentences[1] == (
+    comparison = compared(both)
+    assert (len(comparison.sources), comparison.total) == (min(MOST_SOURCES, len(records)), len(records))
+    assert comparison.sentences[1] == (
         f"The measured throughput with {NEW} is 2.000 times that with {OLD} in the median, 2.000 to 2.000 times in "
         f"all, n = {len(records)}."
     )
@@ -90,11 +90,11 @@ def test_a_sweep_says_how_compilers_compare_over_all_of_it():
 def test_what_one_compiler_refuses_is_a_row_without_figures():
     v1, v2 = rungs()
     refused = failed(by(OLD, v1), Status.COMPILE_FAILED, "no such architecture")
-    found = compared([refused, by(NEW, v1), by(OLD, v2), by(NEW, v2)])
-    gone, made = found.sources[0].made
+    comparison = compared([refused, by(NEW, v1), by(OLD, v2), by(NEW, v2)])
+    gone, made = comparison.sources[0].made
     assert (gone.rate, gone.to_first, gone.figures["registers"], gone.same_as) == (None, None, None, "")
     assert made.to_first is None
-    assert found.sentences[0].startswith("All 2 compilers compile 1 of the 2 sources")
+    assert comparison.sentences[0].startswith("All 2 compilers compile 1 of the 2 sources")
 
 
 def test_the_page_shows_them(tmp_path):

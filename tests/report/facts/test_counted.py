@@ -36,25 +36,25 @@ def test_what_was_not_counted_is_left_out(record):
 
 
 def test_traffic_is_set_beside_the_bytes_needed(record):
-    done = with_profile(record, LaunchCounters("gemm", dram_read_bytes=1_500_000.0, dram_write_bytes=500_000.0))
-    assert counted.dram_per_needed(done) == 2.0
-    assert dict(counted.rows(done))["DRAM traffic"] == "2.00 MB, 2.00 per byte needed"
-    assert counted.sentence(done) == "According to the hardware counters, DRAM moves 2.00 bytes per byte needed."
-    unknown = replace(done, bytes_moved=0)
+    profiled = with_profile(record, LaunchCounters("gemm", dram_read_bytes=1_500_000.0, dram_write_bytes=500_000.0))
+    assert counted.dram_per_needed(profiled) == 2.0
+    assert dict(counted.rows(profiled))["DRAM traffic"] == "2.00 MB, 2.00 per byte needed"
+    assert counted.sentence(profiled) == "According to the hardware counters, DRAM moves 2.00 bytes per byte needed."
+    unknown = replace(profiled, bytes_moved=0)
     assert counted.dram_per_needed(unknown) is None
     assert dict(counted.rows(unknown))["DRAM traffic"] == "2.00 MB"
 
 
 def test_each_of_several_launches_has_a_row(record):
-    done = with_profile(
+    profiled = with_profile(
         record,
         LaunchCounters("pack", dram_read_bytes=1e6, dram_write_bytes=2e6),
         LaunchCounters("sgemm", dram_read_bytes=3e6, dram_write_bytes=0.0, occupancy=0.25),
     )
-    shown = dict(counted.rows(done))
+    shown = dict(counted.rows(profiled))
     assert shown["pack"] == "1.00 MB read from DRAM; 2.00 MB written"
     assert shown["sgemm"] == "3.00 MB read from DRAM; 0.00 MB written; occupancy 25%"
-    assert "pack" not in dict(counted.rows(with_profile(record, done.profile.launches[0])))
+    assert "pack" not in dict(counted.rows(with_profile(record, profiled.profile.launches[0])))
 
 
 def test_a_state_is_text():

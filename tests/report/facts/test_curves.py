@@ -36,38 +36,38 @@ def axis_run(make):
 def test_a_curve_has_the_best_of_each_kernel_and_every_baseline(axis_run):
     run, records = axis_run
     response = response_of(records)
-    found = curve(run, records, response)
-    assert (found.axis, found.kernels, found.baselines) == ("n", ("a", "b"), ("copy", "torch"))
-    assert [(p.x, p.name) for p in found.points if p.best] == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
-    assert not any(point.best for point in found.points if point.group == "baseline")
-    copy = next(point for point in found.points if point.name == "copy")
+    axis_curve = curve(run, records, response)
+    assert (axis_curve.axis, axis_curve.kernels, axis_curve.baselines) == ("n", ("a", "b"), ("copy", "torch"))
+    assert [(p.x, p.name) for p in axis_curve.points if p.best] == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
+    assert not any(point.best for point in axis_curve.points if point.group == "baseline")
+    copy = next(point for point in axis_curve.points if point.name == "copy")
     assert copy.value == pytest.approx((records[0].rate(0.4) + records[1].rate(0.5)) / 2)
-    assert not found.wide
+    assert not axis_curve.wide
 
 
 @pytest.fixture
 def two_types(axis_run):
     """The same at two element types; in the second one `a` is ten times as fast."""
     run, records = axis_run
-    made = []
+    variants = []
     for dtype in ("float16", "bfloat16"):
         for record in records:
             ms = record.measurement.samples.median / (10 if dtype == "bfloat16" and record.kernel == "a" else 1)
             measurement = replace(record.measurement, samples=Samples((ms,)))
             variant, problem = f"{record.variant}-{dtype}", {**record.problem, "dtype": dtype}
-            made.append(replace(record, variant=variant, problem=problem, measurement=measurement))
-    return replace(run, problem_axes=("n", "dtype")), tuple(made)
+            variants.append(replace(record, variant=variant, problem=problem, measurement=measurement))
+    return replace(run, problem_axes=("n", "dtype")), tuple(variants)
 
 
 def test_words_beside_the_number_make_a_curve_each(two_types):
     run, records = two_types
     response = response_of(records)
-    found = known(curve(run, records, response))
-    assert found.parts == ("dtype=float16", "dtype=bfloat16")
-    best = [(p.x, p.name) for p in found.only("dtype=float16").points if p.best]
+    axis_curve = known(curve(run, records, response))
+    assert axis_curve.parts == ("dtype=float16", "dtype=bfloat16")
+    best = [(p.x, p.name) for p in axis_curve.only("dtype=float16").points if p.best]
     assert best == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
-    assert {p.name for p in found.only("dtype=bfloat16").points if p.best} == {"a"}
-    assert sum(len(found.only(part).points) for part in found.parts) == len(found.points)
+    assert {p.name for p in axis_curve.only("dtype=bfloat16").points if p.best} == {"a"}
+    assert sum(len(axis_curve.only(part).points) for part in axis_curve.parts) == len(axis_curve.points)
 
 
 def test_there_is_no_curve_of_one_problem_or_of_words(axis_run):

@@ -1,4 +1,4 @@
-"""What explains a curve."""
+"""Explanations of a scaling curve."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(make, counting_bytes):
     """Two kernels at four sizes; `b` overtakes `a` at the third; counters were read at the first and the last size."""
     store = counting_bytes(make("ladder"))
     first = next(record for record in store.records() if record.measurement)
-    made = []
+    variants = []
     for i, n in enumerate((256, 512, 1024, 2048)):
         for j, kernel in enumerate("ab"):
             ms = [(1, 2), (1, 2), (2, 1), (2, 1)][i][j]
@@ -57,10 +57,10 @@ def run(make, counting_bytes):
                 emulation=emulation(3200, 100 * (j + 1) + i, 10 * j),
                 profile=Profile("Nsight Compute 2025.3", "cold", (launch,)) if n in (256, 2048) else None,
             )
-            made.append(record)
+            variants.append(record)
     store.clear()
-    store.write_run(replace(store.run(), problem_axes=("n",), variants=len(made)))
-    for position, record in enumerate(made):
+    store.write_run(replace(store.run(), problem_axes=("n",), variants=len(variants)))
+    for position, record in enumerate(variants):
         store.write(record, position)
     return store
 
@@ -105,21 +105,21 @@ def test_the_page_and_the_tables_have_it(run):
 
 def test_several_curves_are_explained_one_by_one(run):
     records, facts = run.records(), replace(run.run(), problem_axes=("n", "dtype"))
-    both = tuple(
+    two_dtypes = tuple(
         replace(record, variant=f"{record.variant}-{dtype}", problem={**record.problem, "dtype": dtype})
         for dtype in ("float16", "bfloat16")
         for record in records
     )
-    along = curve(facts, both, response_of(both))
-    explained = explain(along, both, columns_for(facts, both), Merit.BANDWIDTH)
+    along = curve(facts, two_dtypes, response_of(two_dtypes))
+    explained = explain(along, two_dtypes, columns_for(facts, two_dtypes), Merit.BANDWIDTH)
     assert [(f.part, f.name, f.wins) for f in explained.families] == [
         (f"dtype={dtype}", name, wins)
         for dtype in ("float16", "bfloat16")
         for name, wins in (("a", "256 to 512"), ("b", "1024 to 2048"))
     ]
     run.clear()
-    run.write_run(replace(facts, variants=len(both)))
-    for position, record in enumerate(both):
+    run.write_run(replace(facts, variants=len(two_dtypes)))
+    for position, record in enumerate(two_dtypes):
         run.write(record, position)
     files = {path.name: path for path in render(run)}
     assert {"curve.png", "curve-2.png"} <= set(files)

@@ -1,4 +1,4 @@
-"""How a repeated run is summed up: equal, different, of several problems, or without times."""
+"""Summaries of a repeated run: equal, different, over several problems, or without times."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FOUND = RepeatRecord(
 
 
 def test_differences_are_given_by_size():
-    said = repeatability.sentences(FOUND, MEASURED)
-    assert said[0].replace("\N{NO-BREAK SPACE}", " ") == (
+    lines = repeatability.sentences(FOUND, MEASURED)
+    assert lines[0].replace("\N{NO-BREAK SPACE}", " ") == (
         "Run again in another process, the measured throughput differs by 0.12 % in the median, by less than 3.10 % "
         "for 95 % of 24 variants, and by 5.00 % at most."
     )
-    assert said[1] == (
+    assert lines[1] == (
         "In the second run the best variant is the same, and Spearman's rank correlation of both runs is 0.987."
     )
-    assert len(said) == 2
+    assert len(lines) == 2
 
 
 def test_equal_runs_say_nothing_about_winners():
@@ -56,8 +56,8 @@ def test_without_times_the_figures_depend_on_the_input_alone():
 
 
 def test_differences_beyond_the_scatter_are_counted():
-    said = repeatability.sentences(replace(FOUND, outside=7), MEASURED)[-1]
-    assert said.startswith("7 of 24 variants differ by more than the scatter within the runs explains")
+    line = repeatability.sentences(replace(FOUND, outside=7), MEASURED)[-1]
+    assert line.startswith("7 of 24 variants differ by more than the scatter within the runs explains")
 
 
 def test_no_figure_in_both_runs():

@@ -1,4 +1,4 @@
-"""How a search went, as the page tells it."""
+"""The report's summary of a search."""
 
 from __future__ import annotations
 

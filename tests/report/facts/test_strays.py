@@ -1,4 +1,4 @@
-"""Where prediction and measurement differ, and what the counters say was missing."""
+"""Outliers between prediction and measurement, and the explanation by counters."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def run(make):
     for position, record in enumerate(store.records()):
         if position % 3 == 0:
             estimate = Estimate(record.tflops * (1.1 + position / 30), 100.0, SHARES)
-            one = profile(0.5, long_scoreboard=2.0, barrier=1.0, selected=1.0)
-            store.write(replace(record, estimate=estimate, profile=one), position)
+            counters = profile(0.5, long_scoreboard=2.0, barrier=1.0, selected=1.0)
+            store.write(replace(record, estimate=estimate, profile=counters), position)
             store.stray.append(record.variant)
     return store
 
@@ -92,12 +92,12 @@ def run(make):
 def test_the_furthest_off_come_first_and_only_profiled_ones(run):
     found = strays(run.records())
     assert [one.variant for one in found] == run.stray[::-1][:MOST]
-    one = found[0]
-    assert (one.prediction, one.issue, one.pipe) == ("estimate", "50%", "fma 70%")
-    assert one.ratio == pytest.approx(1.8)
-    assert one.modelled == "register banks 20%"
-    assert one.waits == "long scoreboard 67%, barrier 33%"
-    assert one.missing.startswith("global memory: 60 cycles of each 100 predicted")
+    stray = found[0]
+    assert (stray.prediction, stray.issue, stray.pipe) == ("estimate", "50%", "fma 70%")
+    assert stray.ratio == pytest.approx(1.8)
+    assert stray.modelled == "register banks 20%"
+    assert stray.waits == "long scoreboard 67%, barrier 33%"
+    assert stray.missing.startswith("global memory: 60 cycles of each 100 predicted")
 
 
 def test_without_an_estimate_the_ceiling_is_set_against_the_measurement(run):

@@ -70,27 +70,27 @@ def test_the_bytes_of_all_launches_count(softmaxes):
 
 def test_a_kernel_and_a_baseline_against_the_fastest_that_moves_least(softmaxes):
     run, records = softmaxes
-    found = gains(run, records, response_of(records))
-    assert [(gain.problem, gain.fused, gain.other, gain.measured) for gain in found] == [
+    traffic_gains = gains(run, records, response_of(records))
+    assert [(gain.problem, gain.fused, gain.other, gain.measured) for gain in traffic_gains] == [
         ("n=1024", "one", "five", 3.0),
         ("n=1024", "one", "torch-naive", 6.0),
         ("n=2048", "one", "five", 5.0),
         ("n=2048", "one", "torch-naive", 6.0),
     ]
-    assert [gain.predicted for gain in found] == pytest.approx(
+    assert [gain.predicted for gain in traffic_gains] == pytest.approx(
         [4.0, (8 * SHORT + 4) / (2 * SHORT), 4.0, (8 * LONG + 4) / (2 * LONG)]
     )
 
 
 def test_few_problems_are_listed_and_many_summed_up(softmaxes):
     run, records = softmaxes
-    found = gains(run, records, response_of(records))
-    baseline, kernel = sentences(found)  # that which moves more comes first
+    traffic_gains = gains(run, records, response_of(records))
+    baseline, kernel = sentences(traffic_gains)  # that which moves more comes first
     assert kernel == (
         "By declared bytes, one should be 4.00 × as fast as five; measured: 3.00 × (n=1024), 5.00 × (n=2048)."
     )
     assert baseline.startswith("By declared bytes, one should be 4.00 × as fast as torch-naive; measured: 6.00 ×")
-    many = [replace(gain, problem=f"n={i}") for i in range(3) for gain in found if gain.other == "five"]
+    many = [replace(gain, problem=f"n={i}") for i in range(3) for gain in traffic_gains if gain.other == "five"]
     (summed,) = sentences(many)
     assert summed.endswith("as fast as five; measured: 3.00 to 5.00 × in 6 problems, median 4.00 ×.")
 
@@ -110,8 +110,8 @@ def test_alternatives_of_one_kernel_that_move_different_bytes(softmaxes):
         for record in records
         if record.kernel in {"one", "five"}
     )
-    found = [gain for gain in gains(run, split, response_of(split)) if gain.other != "torch-naive"]
-    assert {(gain.fused, gain.other) for gain in found} == {("any passes=1", "any passes=6")}
+    traffic_gains = [gain for gain in gains(run, split, response_of(split)) if gain.other != "torch-naive"]
+    assert {(gain.fused, gain.other) for gain in traffic_gains} == {("any passes=1", "any passes=6")}
 
 
 def test_nothing_is_said_where_bytes_are_alike_or_operations_count(softmaxes):

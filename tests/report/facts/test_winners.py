@@ -30,7 +30,7 @@ def problems(make):
         records = []
         for i, (kernel, slower) in product(range(count), (("fast", 1), ("slow", 2))):
             problem = {**first.problem, "n": 256 * (i + 1)} | ({"name": names[i]} if names else {})
-            one = replace(first, variant=f"{kernel}{i}", kernel=kernel, label=f"n={256 * (i + 1)}", problem=problem)
+            variant = replace(first, variant=f"{kernel}{i}", kernel=kernel, label=f"n={256 * (i + 1)}", problem=problem)
             if first.measurement:
                 timed = replace(
                     first.measurement,
@@ -39,8 +39,8 @@ def problems(make):
                     others={"triton": Samples((2.0 * (1.0 + i),))} if i else {},
                     remeasured=Samples((1.1 * (1.0 + i),)) if kernel == "fast" else None,
                 )
-                one = replace(one, measurement=timed)
-            records.append(one)
+                variant = replace(variant, measurement=timed)
+            records.append(variant)
         store.clear()
         store.write_run(replace(store.run(), problem_axes=("name",) if names else ("n",), variants=len(records)))
         for position, record in enumerate(records):
@@ -69,9 +69,9 @@ def body(page):
 
 def test_few_problems_have_a_sentence_each_and_no_table(problems):
     store = problems(MOST_SENTENCES)
-    said, rate = opening(store), store.records()[0].throughput
-    assert said[1] == f"n=256: fast with {rate:.2f} TFLOP/s, 0.500 times cublas; {rate / 1.1:.2f} in a fresh process."
-    assert sum(sentence.startswith("n=") for sentence in said) == MOST_SENTENCES
+    lines, rate = opening(store), store.records()[0].throughput
+    assert lines[1] == f"n=256: fast with {rate:.2f} TFLOP/s, 0.500 times cublas; {rate / 1.1:.2f} in a fresh process."
+    assert sum(sentence.startswith("n=") for sentence in lines) == MOST_SENTENCES
     assert table_of(store) is None
     render(store)
     assert 'id="problems"' not in (store.folder / "index.html").read_text()
@@ -79,23 +79,23 @@ def test_few_problems_have_a_sentence_each_and_no_table(problems):
 
 def test_many_problems_have_a_summary(problems):
     store = problems(6)
-    said, rate = opening(store), store.records()[0].throughput
-    assert not any(sentence.startswith("n=") for sentence in said)
+    lines, rate = opening(store), store.records()[0].throughput
+    assert not any(sentence.startswith("n=") for sentence in lines)
     middle = rate * (1 / 3 + 1 / 4) / 2
-    assert said[0] == (
+    assert lines[0] == (
         f"The best variants of 6 problems reach {rate / 6:.2f} (n=1536) to {rate:.2f} (n=256) TFLOP/s, "
         f"median {middle:.2f}."
     )
-    assert said[1] == (
+    assert lines[1] == (
         "Compared with cublas they reach 0.500 (n=256) to 1.500 (n=1536) times its throughput, median 1.250: "
         "faster in 5 problems, slower in 1 (n=256)."
     )
-    assert said[2] == (
+    assert lines[2] == (
         "Compared with triton, which was timed in 5 of them, they reach 2.000 times its throughput: faster in all."
     )
     nine = "9.1\N{NO-BREAK SPACE}%"  # 1 / 1.1 less 1
-    assert said[3] == f"Measured again in fresh processes, their throughput differs by up to {nine}, median {nine}."
-    assert "Winning kernels" not in " ".join(said)  # one kernel wins everywhere
+    assert lines[3] == f"Measured again in fresh processes, their throughput differs by up to {nine}, median {nine}."
+    assert "Winning kernels" not in " ".join(lines)  # one kernel wins everywhere
 
 
 def test_the_rarer_side_and_the_kernels_are_named(problems):
@@ -106,24 +106,24 @@ def test_the_rarer_side_and_the_kernels_are_named(problems):
         baseline = Samples(((1.0 + i) * (2.0 if i == 5 else 1.0 if i == 4 else 0.5),))
         timed = replace(record.measurement, baseline=baseline, others={})
         store.write(replace(record, kernel=swapped, measurement=timed), position)
-    said = opening(store)
-    assert said[1].endswith("slower in 4 problems, faster in 1 (n=1536), equal in 1.")
-    assert "Winning kernels: fast in 4; slow in 2." in said
+    lines = opening(store)
+    assert lines[1].endswith("slower in 4 problems, faster in 1 (n=1536), equal in 1.")
+    assert "Winning kernels: fast in 4; slow in 2." in lines
 
 
 def test_the_table_holds_the_winner_of_each_problem(problems):
     store = problems(20)
     failed = store.records()[0]  # the fastest of the first problem computes something else
     store.write(replace(failed, status=Status.WRONG), 0)
-    found = table_of(store)
-    names = [column.name for column in found.columns]
+    winner_table = table_of(store)
+    names = [column.name for column in winner_table.columns]
     assert names == [
         *("measured_tflops", "measured_spread", "remeasured_tflops", "ratio_to_baseline", "ratio_to_triton"),
         "predicted_bound",
     ]
-    assert [column.title for column in found.columns][3:5] == ["ratio to cublas", "ratio to triton"]
-    assert (found.problems, len(found.rows)) == (20, 20)
-    assert [row.name for row in found.rows] == ["slow"] + ["fast"] * 19
+    assert [column.title for column in winner_table.columns][3:5] == ["ratio to cublas", "ratio to triton"]
+    assert (winner_table.problems, len(winner_table.rows)) == (20, 20)
+    assert [row.name for row in winner_table.rows] == ["slow"] + ["fast"] * 19
     render(store)
     rows = body((store.folder / "index.html").read_text())
     assert len(rows) == 20
@@ -136,15 +136,15 @@ def test_the_table_holds_the_winner_of_each_problem(problems):
 
 
 def test_without_a_gpu_the_table_has_ceilings_and_says_who_shares_them(problems):
-    found = table_of(problems(5, "no_gpu"))
-    assert [column.name for column in found.columns] == ["predicted_tflops", "predicted_bound"]
-    assert {row.name for row in found.rows} == {"2 of 2 variants"}
+    winner_table = table_of(problems(5, "no_gpu"))
+    assert [column.name for column in winner_table.columns] == ["predicted_tflops", "predicted_bound"]
+    assert {row.name for row in winner_table.rows} == {"2 of 2 variants"}
 
 
 def test_one_ceiling_for_all_has_no_winners(problems):
-    said = opening(problems(5, "no_gpu"))
-    assert said[0].startswith("The best variants of 5 problems have predicted ceilings of ")
-    assert "median" not in said[0]
+    lines = opening(problems(5, "no_gpu"))
+    assert lines[0].startswith("The best variants of 5 problems have predicted ceilings of ")
+    assert "median" not in lines[0]
 
 
 def test_names_are_text(problems):

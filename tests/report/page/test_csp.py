@@ -19,8 +19,8 @@ def hashed(text: str) -> str:
 
 
 def directives(html: str) -> dict[str, list[str]]:
-    (found,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
-    return {name: sources for name, *sources in (part.split() for part in unescape(found).split("; "))}
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
+    return {name: sources for name, *sources in (part.split() for part in unescape(policy).split("; "))}
 
 
 def test_a_hash_is_that_of_the_published_example() -> None:
@@ -36,15 +36,15 @@ def test_a_page_without_a_script_runs_none() -> None:
 @pytest.mark.parametrize("what", ["sweep", "hostile", "no_gpu"])
 def test_the_pages_own_code_is_allowed_and_nothing_else(make, what) -> None:
     html = render(make(what))[0].read_text(encoding="utf-8")
-    found = directives(html)
+    policy = directives(html)
     scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     (vega,) = re.findall(r'<script type="text/plain" id="vega">(.*?)</script>', html, re.DOTALL)
     styles = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-    assert found["script-src"] == [*map(hashed, [*scripts, unpack(vega)])]
-    assert found["style-src"] == [*map(hashed, styles)]
+    assert policy["script-src"] == [*map(hashed, [*scripts, unpack(vega)])]
+    assert policy["style-src"] == [*map(hashed, styles)]
     assert (len(scripts), len(styles)) == (1, 1)
-    assert found["default-src"] == found["base-uri"] == found["form-action"] == ["'none'"]
-    assert set(found) == {"default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"}
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
+    assert set(policy) == {"default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"}
     before = html.partition("<script")[0]
     assert not re.search(r"<[^>]*\s(style|on\w+)=", before)
     assert html.index("Content-Security-Policy") < html.index("<style")

@@ -141,10 +141,10 @@ def test_whatever_a_template_shows_is_escaped():
 
 
 def test_the_runtime_is_kept_and_made_again_where_the_kept_one_is_damaged(tmp_path, monkeypatch):
-    made: list[str] = []
+    built_versions: list[str] = []
 
     def bundle(vl_version: str) -> str:
-        made.append(vl_version)
+        built_versions.append(vl_version)
         return "var vegaEmbed;"
 
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
@@ -157,11 +157,11 @@ def test_the_runtime_is_kept_and_made_again_where_the_kept_one_is_damaged(tmp_pa
     try:
         first = fresh()
         assert fresh() == first
-        assert len(made) == 1
+        assert len(built_versions) == 1
         (kept,) = tmp_path.rglob("*.bundle")
         kept.write_text(kept.read_text()[:-3], encoding="ascii")
         assert fresh() == first
-        assert len(made) == 2
+        assert len(built_versions) == 2
         assert unpack(first) == "var vegaEmbed;"
     finally:
         vega.cache_clear()

@@ -47,13 +47,13 @@ def test_traffic_is_per_request_and_per_byte_needed():
 
 
 def test_suspicions_are_counted_and_the_first_is_told():
-    done = EmulationRecord(
+    emulation = EmulationRecord(
         {}, (), Verification(True, 0.0, 1e-6, "", "emulator"), suspicions=(Suspicion(Condition.ORDER, "y[3] differs"),)
     )
-    record = replace(RECORD, emulation=done)
+    record = replace(RECORD, emulation=emulation)
     assert BY_NAME["suspicions"].get(record) == 1
-    assert BY_NAME["first_suspicion"].get(record) == done.suspicions[0].summary
-    clean = replace(record, emulation=replace(done, suspicions=()))
+    assert BY_NAME["first_suspicion"].get(record) == emulation.suspicions[0].summary
+    clean = replace(record, emulation=replace(emulation, suspicions=()))
     assert (BY_NAME["suspicions"].get(clean), BY_NAME["first_suspicion"].get(clean)) == (0, None)
 
 

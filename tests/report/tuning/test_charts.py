@@ -26,14 +26,14 @@ def rows(spec: dict[str, object], data: dict[str, str]) -> list[dict[str, object
 
 
 def test_every_chart_is_drawn_with_its_label(charts: TuningCharts) -> None:
-    made = {chart.id: chart.label for chart in chart_list(charts)}
-    assert list(made) == [
+    labels = {chart.id: chart.label for chart in chart_list(charts)}
+    assert list(labels) == [
         f"throughput-{LABEL}-512",
         f"fastest-{LABEL}-512",
         "sorted-single-tuned",
         "sorted-cuBLAS",
     ]
-    assert all(made.values())
+    assert all(labels.values())
 
 
 def test_a_map_has_a_cell_a_size_and_a_hover(charts: TuningCharts) -> None:

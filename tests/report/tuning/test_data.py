@@ -18,8 +18,8 @@ from lab.store.tuning_model import FinalSizes, KernelFacts, Timed, TimingStage, 
 
 @pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
 def gpu(request: pytest.FixtureRequest) -> GpuDescription | None:
-    found: GpuDescription | None = request.param
-    return found
+    description: GpuDescription | None = request.param
+    return description
 
 
 @pytest.fixture(scope="module")
@@ -29,30 +29,30 @@ def analysis(gpu: GpuDescription | None, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_winners_are_the_fastest(analysis: TuningAnalysis) -> None:
-    (one,) = analysis.types
-    assert len(one.winners) == 16  # the exact size is one of them, and one has no time
-    for winner in one.winners:
+    (problem_type,) = analysis.types
+    assert len(problem_type.winners) == 16  # the exact size is one of them, and one has no time
+    for winner in problem_type.winners:
         m, n, k = winner.size
         assert winner.kernel == ("small" if max(m, n) < 100 else "large")
         assert winner.tflops == pytest.approx(2 * m * n * k / invented(winner.kernel, m, n) / 1e9)
         assert winner.entrants == 3
-    assert [(champion.facts.name, champion.wins) for champion in one.kernels] == [("large", 12), ("small", 4)]
-    assert one.kernels[0].best_tflops == max(winner.tflops for winner in one.winners)
-    assert one.single == "one"
-    assert one.points == 3 * 16
+    assert [(champion.facts.name, champion.wins) for champion in problem_type.kernels] == [("large", 12), ("small", 4)]
+    assert problem_type.kernels[0].best_tflops == max(winner.tflops for winner in problem_type.winners)
+    assert problem_type.single == "one"
+    assert problem_type.points == 3 * 16
 
 
 def test_ratios_are_over_the_single_tuned_kernel_and_over_cublas(
     analysis: TuningAnalysis, gpu: GpuDescription | None
 ) -> None:
-    found = {ratios.against: ratios for ratios in analysis.ratios}
-    assert found["single-tuned"].mean == pytest.approx(1.5)
-    assert found["single-tuned"].faster == 1
-    assert ("cuBLAS" in found) == bool(gpu)
+    ratios_by_rival = {ratios.against: ratios for ratios in analysis.ratios}
+    assert ratios_by_rival["single-tuned"].mean == pytest.approx(1.5)
+    assert ratios_by_rival["single-tuned"].faster == 1
+    assert ("cuBLAS" in ratios_by_rival) == bool(gpu)
     if gpu:
-        assert found["cuBLAS"].mean == pytest.approx(math.exp(4 / 16 * math.log(2)))
-        assert found["cuBLAS"].faster == 0.25
-        values = [ratio for ratio, _ in found["cuBLAS"].values]
+        assert ratios_by_rival["cuBLAS"].mean == pytest.approx(math.exp(4 / 16 * math.log(2)))
+        assert ratios_by_rival["cuBLAS"].faster == 0.25
+        values = [ratio for ratio, _ in ratios_by_rival["cuBLAS"].values]
         assert values == sorted(values)
 
 
@@ -74,9 +74,9 @@ def test_a_stray_exact_size_does_not_stretch_the_map(tmp_path: Path) -> None:
     with TuningStore(tmp_path, create=True) as store:
         store.write_times(TimingStage.FINAL, stray, {"id-small": Timed(Samples((1.0,)), Kind.PREDICTED)})
         store.write_facts(replace(facts(None), final={LABEL: FinalSizes(ranges=SIZES, exact=(stray,))}))
-        (one,) = analyse(store).types
-    assert len(one.winners) == 17
-    (grid,) = one.maps
+        (problem_type,) = analyse(store).types
+    assert len(problem_type.winners) == 17
+    (grid,) = problem_type.maps
     assert (grid.ms, grid.ns) == (SIDES, SIDES)
 
 
@@ -86,9 +86,9 @@ def test_a_kernel_that_failed_everywhere_wins_nowhere(tmp_path: Path) -> None:
         store.write_kernels([KernelFacts("id-bad", "bad", "g", LABEL, "t", {}, "sm_90", census=CENSUS)])
         for size in SIZES:
             store.write_times(TimingStage.FINAL, size, {"id-bad": Timed(None, Kind.PREDICTED, failure="hung")})
-        (one,) = analyse(store).types
-    assert {winner.entrants for winner in one.winners} == {3}
-    assert "bad" not in {champion.facts.name for champion in one.kernels}
+        (problem_type,) = analyse(store).types
+    assert {winner.entrants for winner in problem_type.winners} == {3}
+    assert "bad" not in {champion.facts.name for champion in problem_type.kernels}
 
 
 def test_an_empty_store_is_an_error_in_words(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_throughput_is_compared_with_the_peak_of_what_multiplies(
             store.write_times(TimingStage.FINAL, size, {f"id-{size}": Timed(Samples((ms,)), Kind.PREDICTED)})
         final = {LABEL: FinalSizes(ranges=(small, large), exact=())}
         store.write_facts(replace(facts(None), final=final, peaks={"float32": 67.0}, libraries={}, singles={}))
-        found = analyse(store)
-    assert found.types[0].peak_tflops == peak
-    assert said in ends(found.types[0])
+        analysed = analyse(store)
+    assert analysed.types[0].peak_tflops == peak
+    assert said in ends(analysed.types[0])
 
 
 @pytest.mark.parametrize(

@@ -172,14 +172,14 @@ def test_what_a_reader_must_know_of_the_run_is_on_the_page(tmp_path):
 
 
 def test_a_pause_before_samples_is_on_the_page_where_there_was_one(tmp_path):
-    for pause_ms, told in ((0.0, False), (250.0, True)):
+    for pause_ms, mentioned in ((0.0, False), (250.0, True)):
         timing = replace(facts(GPU).timing, pause_ms=pause_ms)
-        with TuningStore(plant(tmp_path / str(told), GPU), create=True) as store:
+        with TuningStore(plant(tmp_path / str(mentioned), GPU), create=True) as store:
             store.write_facts(replace(facts(GPU), timing=timing))
             render(store)
-        html = (tmp_path / str(told) / "index.html").read_text()
-        assert ("with a pause of 250 ms before each sample" in html) == told
-        assert ("a pause" in html) == told
+        html = (tmp_path / str(mentioned) / "index.html").read_text()
+        assert ("with a pause of 250 ms before each sample" in html) == mentioned
+        assert ("a pause" in html) == mentioned
 
 
 def test_the_order_in_which_workers_finished_decides_nothing(tmp_path):

@@ -18,20 +18,26 @@ def analysis(tmp_path: Path) -> TuningAnalysis:
 
 
 def test_a_map_has_a_cell_for_each_size_and_names_its_kernel(analysis: TuningAnalysis) -> None:
-    (one,) = charts_of(analysis).maps
-    assert [(cell.m, cell.n) for cell in one.cells] == [(m, n) for m in SIDES for n in SIDES]
-    assert one.kernels == ("large", "small")
-    for cell in one.cells:
-        assert one.kernels[cell.number] == cell.winner.kernel == cell.group
-    assert one.over_single
-    assert one.over_cublas
+    (size_map,) = charts_of(analysis).maps
+    assert [(cell.m, cell.n) for cell in size_map.cells] == [(m, n) for m in SIDES for n in SIDES]
+    assert size_map.kernels == ("large", "small")
+    for cell in size_map.cells:
+        assert size_map.kernels[cell.number] == cell.winner.kernel == cell.group
+    assert size_map.over_single
+    assert size_map.over_cublas
 
 
 def test_a_map_is_drawn_twice_under_names_of_its_own(analysis: TuningAnalysis) -> None:
-    (one,) = charts_of(analysis).maps
-    assert [one.id(subject) for subject in MapSubject] == [f"throughput-{LABEL}-512", f"fastest-{LABEL}-512"]
-    assert [one.file(subject) for subject in MapSubject] == [f"throughput_{LABEL}_512.png", f"fastest_{LABEL}_512.png"]
-    assert len({one.label(subject) for subject in MapSubject} | {one.title(subject) for subject in MapSubject}) == 4
+    (size_map,) = charts_of(analysis).maps
+    assert [size_map.id(subject) for subject in MapSubject] == [f"throughput-{LABEL}-512", f"fastest-{LABEL}-512"]
+    assert [size_map.file(subject) for subject in MapSubject] == [
+        f"throughput_{LABEL}_512.png",
+        f"fastest_{LABEL}_512.png",
+    ]
+    assert (
+        len({size_map.label(subject) for subject in MapSubject} | {size_map.title(subject) for subject in MapSubject})
+        == 4
+    )
 
 
 def test_ratios_are_numbered_in_ascending_order(analysis: TuningAnalysis) -> None:
@@ -44,10 +50,10 @@ def test_ratios_are_numbered_in_ascending_order(analysis: TuningAnalysis) -> Non
 
 
 def test_kernels_that_win_rarely_share_a_colour(analysis: TuningAnalysis) -> None:
-    (one,) = analysis.types
-    champion = one.kernels[0]
+    (problem_type,) = analysis.types
+    champion = problem_type.kernels[0]
     many = tuple(replace(champion, facts=replace(champion.facts, name=str(i))) for i in range(MOST_COLOURS))
-    crowded = replace(one, kernels=(*many, *one.kernels))
+    crowded = replace(problem_type, kernels=(*many, *problem_type.kernels))
     assert len(set(colours(crowded).values())) == MOST_COLOURS
     (chart,) = charts_of(replace(analysis, types=(crowded,))).maps
     assert {cell.group for cell in chart.cells} == {OTHERS}

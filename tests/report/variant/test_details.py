@@ -82,22 +82,22 @@ def test_a_card_that_reports_nothing_says_so(record):
 
 
 def test_what_the_emulator_could_not_execute_is_said_instead_of_figures(record):
-    done = EmulationRecord({"m": 8}, (), unsupported="wgmma is not supported")
-    rows = sections(replace(record, emulation=done))["Execution on the CPU"][1]
+    emulation = EmulationRecord({"m": 8}, (), unsupported="wgmma is not supported")
+    rows = sections(replace(record, emulation=emulation))["Execution on the CPU"][1]
     assert rows == {"not executed": "wgmma is not supported", "problem": "m=8"}
 
 
 def test_what_ran_at_the_full_size_what_is_suspect_and_what_was_not_shown_are_rows(record):
-    done = EmulationRecord(
+    emulation = EmulationRecord(
         {"m": 8},
         (),
         suspicions=(Suspicion(Condition.ORDER, "y[3] differs"),),
         not_shown=("values at the full size",),
         full_size=FullSizeRecord({"m": 4096}, 23, 7813, 2944, covered=True),
     )
-    rows = sections(replace(record, emulation=done))["Execution on the CPU"][1]
+    rows = sections(replace(record, emulation=emulation))["Execution on the CPU"][1]
     assert "23 of 7,813 blocks" in rows[Condition.FULL_SIZE]
-    assert rows["suspect"] == done.suspicions[0].summary
+    assert rows["suspect"] == emulation.suspicions[0].summary
     assert rows["not shown"] == "values at the full size"
 
 

@@ -1,4 +1,4 @@
-"""What the CPU execution adds to the report, on kernels whose counts are known by hand."""
+"""Emulation results in the report, on kernels with counts worked out by hand."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_lines_that_were_executed_alike_are_put_together():
 
 def test_the_lines_of_a_record_add_up_to_its_counts(records):
     for record in records.values():
-        done = record.emulation
-        assert sum(group.warps * len(group.lines) for group in done.lines) == done.executed.warps
+        emulation = record.emulation
+        assert sum(group.warps * len(group.lines) for group in emulation.lines) == emulation.executed.warps
         by_class = Counter[str]()
-        for group in done.lines:
+        for group in emulation.lines:
             by_class[group.cls] += group.threads * len(group.lines)
-        assert by_class == done.executed.threads_by_class
+        assert by_class == emulation.executed.threads_by_class
 
 
 def test_the_hot_loop_by_execution_is_the_one_that_runs(records):
@@ -74,13 +74,13 @@ def test_the_hot_loop_by_execution_is_the_one_that_runs(records):
 def test_lines_are_not_looked_at_where_the_hot_loop_surely_is_the_hot_one(records):
     """Half of all instructions are in a loop without loops within: no line could say another."""
     record = records["two_loops"]
-    done, static = record.emulation, record.ptx.hot_loop
+    emulation, static = record.emulation, record.ptx.hot_loop
 
     def with_share(warps, loops):
-        counted = replace(done, hot_loop=replace(done.hot_loop, warps=warps))
+        counted = replace(emulation, hot_loop=replace(emulation.hot_loop, warps=warps))
         return replace(record, emulation=counted, ptx=replace(record.ptx, loops=loops))
 
-    half = -(-done.executed.warps // 2)
+    half = -(-emulation.executed.warps // 2)
     deeper = tuple(loop if loop == static else replace(loop, depth=static.depth + 1) for loop in record.ptx.loops)
     assert difference(with_share(half, record.ptx.loops)) == ""
     assert difference(with_share(half - 1, record.ptx.loops))
@@ -127,10 +127,10 @@ def test_the_executed_mix_stands_among_the_slices(planted, records):
     assert mine["st.global"].count == 63 / 64  # one thread stands beyond m
     assert sum(part.share for part in mine.values()) / 1 == pytest.approx(1)
     packed = chartdata.pack_slices(slices)
-    for part, (variant, cls, mix, hot, count, share) in zip(slices, as_(list, packed["parts"]), strict=True):
-        assert packed["variants"][variant] == (part.name, part.variant)
-        assert (packed["classes"][cls], packed["mixes"][mix], bool(hot)) == (part.cls, part.mix, part.hot)
-        assert (count, share) == (pytest.approx(part.count, rel=1e-4), pytest.approx(part.share, abs=1e-5))
+    for piece, (variant, cls, mix, hot, count, share) in zip(slices, as_(list, packed["parts"]), strict=True):
+        assert packed["variants"][variant] == (piece.name, piece.variant)
+        assert (packed["classes"][cls], packed["mixes"][mix], bool(hot)) == (piece.cls, piece.mix, piece.hot)
+        assert (count, share) == (pytest.approx(piece.count, rel=1e-4), pytest.approx(piece.share, abs=1e-5))
 
 
 def test_another_entry_point_has_no_executed_mix_beside_the_launched_one(records):

@@ -49,12 +49,12 @@ def records(planted):
 def test_the_line_at_fault_is_in_the_listing_and_in_the_source(records, page, kernel, kind, opcode, source):
     texts = page[1](records[kernel].variant)
     detail = json.loads(texts["detail"])
-    found = next(found for found in detail["findings"] if found["kind"] == kind)
+    finding = next(found for found in detail["findings"] if found["kind"] == kind)
     shown = texts["ptx"].split("\n")
-    assert opcode in found["text"]
-    assert found["text"].split()[0] in shown[found["line"] - detail["first"]["ptx"]]
-    assert found["line"] in detail["marked"]
-    name, line = found["source"]
+    assert opcode in finding["text"]
+    assert finding["text"].split()[0] in shown[finding["line"] - detail["first"]["ptx"]]
+    assert finding["line"] in detail["marked"]
+    name, line = finding["source"]
     assert name.endswith("kernel.cu")
     kernel_cu = html.unescape(re.sub(r"<[^>]+>", "", texts["source"])).split("\n")
     assert source in kernel_cu[line - 1]
@@ -63,25 +63,25 @@ def test_the_line_at_fault_is_in_the_listing_and_in_the_source(records, page, ke
 def test_a_finding_says_where_and_both_sides_of_a_race(records, page):
     record = records["racy"]
     detail = json.loads(page[1](record.variant)["detail"])
-    (found,) = detail["findings"]
-    facts = dict(found["facts"])
+    (finding,) = detail["findings"]
+    facts = dict(finding["facts"])
     assert facts["block"] == "(0, 0, 0)"
     assert re.fullmatch(r"\(\d+, 0, 0\) of warp [01]", facts["thread"])
     assert re.fullmatch(r"0x[0-9a-f]+", facts["address"])
     assert facts["seen"] == "63 times"
-    assert found["other"]["kind"] == "write"
+    assert finding["other"]["kind"] == "write"
     shown = page[1](record.variant)["ptx"].split("\n")
-    assert "st.shared" in shown[found["other"]["line"] - detail["first"]["ptx"]]
-    assert detail["marked"] == sorted({found["line"], found["other"]["line"]})
-    thread, other = (int(re.search(r"\d+", text)[0]) for text in (facts["thread"], found["other"]["thread"]))
+    assert "st.shared" in shown[finding["other"]["line"] - detail["first"]["ptx"]]
+    assert detail["marked"] == sorted({finding["line"], finding["other"]["line"]})
+    thread, other = (int(re.search(r"\d+", text)[0]) for text in (facts["thread"], finding["other"]["thread"]))
     assert thread + other == 63  # the mirrored thread wrote what this one reads
 
 
 def test_the_calls_that_led_to_both_sides_of_a_race_are_facts(records):
     record = records["racy"]
-    (found,) = record.emulation.findings
+    (finding,) = record.emulation.findings
     calls = (SourceLocation("/home/me/k.cu", 31), SourceLocation("/home/me/k.cu", 60))
-    called = replace(found, calls=calls, other=replace(found.other, calls=calls[1:]))
+    called = replace(finding, calls=calls, other=replace(finding.other, calls=calls[1:]))
     (before,) = findings_of(record)
     (after,) = findings_of(replace(record, emulation=replace(record.emulation, findings=(called,))))
     said = [("called at", "k.cu line 31, from k.cu line 60"), ("other side called at", "k.cu line 60")]
@@ -127,9 +127,9 @@ def test_an_embedded_variant_has_the_counts_of_its_lines(records, page):
 
 def test_suspicions_stand_behind_findings_with_their_condition_and_mark_their_lines(records):
     record = records["racy"]
-    (found,) = record.emulation.findings
+    (finding,) = record.emulation.findings
     differs = Suspicion(Condition.ORDER, "y[3] differs")
-    suspicions = (Suspicion(Condition.FULL_SIZE, "", found), differs)
+    suspicions = (Suspicion(Condition.FULL_SIZE, "", finding), differs)
     suspect = replace(record, emulation=replace(record.emulation, findings=(), suspicions=suspicions))
     at_full_size, in_order = findings_of(suspect)
     assert at_full_size == findings_of(record)[0] | {"condition": Condition.FULL_SIZE}

@@ -44,16 +44,16 @@ def test_a_listing_is_cut_to_its_kernel_and_keeps_its_line_numbers():
     ):
         mixes = {mix.name: mix for mix in module_mix(module)}
         for name, mix in mixes.items():
-            part, start = of_kernel(text, mix)
-            lines = part.splitlines()
+            excerpt, start = of_kernel(text, mix)
+            lines = excerpt.splitlines()
             assert lines == text.splitlines()[start - 1 : start - 1 + len(lines)]
-            assert head.format(name) in part
-            assert not any(head.format(other) in part for other in mixes if other != name)
+            assert head.format(name) in excerpt
+            assert not any(head.format(other) in excerpt for other in mixes if other != name)
             assert start <= mix.lines[0]
             assert mix.lines[1] < start + len(lines)
         hot = mixes["second"].hot_loop
-        part, start = of_kernel(text, mixes["second"])
-        assert all(start <= first <= last < start + part.count("\n") + 1 for first, last in hot.lines)
+        excerpt, start = of_kernel(text, mixes["second"])
+        assert all(start <= first <= last < start + excerpt.count("\n") + 1 for first, last in hot.lines)
 
 
 def test_a_listing_that_does_not_fit_its_mix_is_left_whole():

@@ -26,14 +26,14 @@ def built():
 
 def test_places_are_those_of_the_line_table(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    found = dict(sass_places(Folder(tmp_path), "second", {"kernel.cu"}))
+    source_lines = dict(sass_places(Folder(tmp_path), "second", {"kernel.cu"}))
     module = read_sass(built.disassembly.text, built.disassembly.lines)
     function = next(one for one in module.functions if one.name == "second")
     line = 0
     for instruction in function.instructions:
-        line = found.get(instruction.address or 0, line)
+        line = source_lines.get(instruction.address or 0, line)
         assert line == (instruction.source.line if instruction.source else 0)
-    assert {5} <= set(found.values()) <= {0, 2, 3, 4, 5, 6}
+    assert {5} <= set(source_lines.values()) <= {0, 2, 3, 4, 5, 6}
 
 
 def test_without_a_cubin_the_published_table_is_read(built, tmp_path):

@@ -23,9 +23,9 @@ other:                                  // |       |        |
 
 
 def expand(packed):
-    """What page.js does, in Python: lines without nvdisasm's columns, and live registers."""
+    """Expand packed SASS as page.js does: lines without nvdisasm's columns, and live registers."""
     body, counts = packed.split("\0")
-    address, live, made = -STEP, 0, []
+    address, live, expanded = -STEP, 0, []
     for line, difference in zip(body.split("\n"), counts.split(","), strict=True):
         live += int(difference or 0)
         raw = re.match(r"\s*/\*([0-9a-f]+)\*/\s*(.*)", line)
@@ -33,8 +33,8 @@ def expand(packed):
         if raw or line.startswith("\x01"):
             address = int(raw.group(1), 16) if raw else address + STEP
             shown = f"/*{address:04x}*/ {raw.group(2) if raw else line[1:]}"
-        made.append((shown, live))
-    return made
+        expanded.append((shown, live))
+    return expanded
 
 
 def test_every_line_keeps_its_number_address_instruction_and_registers():

@@ -19,38 +19,38 @@ def bench() -> MicroTimings:
 
 
 def test_the_committed_results_give_every_constant(bench: MicroTimings) -> None:
-    found, missing = derive(bench)
+    constants, missing = derive(bench)
     assert missing == {}
-    assert list(found) == list(CONSTANTS) == list(RULES)
-    assert all(one.spread < 0.02 and one.n >= 10 for one in found.values())
+    assert list(constants) == list(CONSTANTS) == list(RULES)
+    assert all(one.spread < 0.02 and one.n >= 10 for one in constants.values())
 
 
 def test_the_committed_results_give_the_built_in_constants_of_the_h200(bench: MicroTimings) -> None:
     made, _ = calibration_of(bench, "2026-11-23", "0")
     gpu = gpu_for("H200")
-    found = calibrated(gpu, {"NVIDIA H200": made}).latencies
+    latencies = calibrated(gpu, {"NVIDIA H200": made}).latencies
     fields = {one.sets for one in CONSTANTS.values() if one.sets} | {"dram_share", "shuffle_cycles"}
-    off = {name: getattr(found, name) / getattr(gpu.latencies, name) - 1 for name in fields}
+    off = {name: getattr(latencies, name) / getattr(gpu.latencies, name) - 1 for name in fields}
     assert max(map(abs, off.values())) < 0.04, off
     # the largest: 20 bytes of scattered sectors was rounded from 19.2
     assert max(off, key=lambda name: abs(off[name])) == "l2_scattered_bytes"
 
 
 def test_the_references_of_scaled_constants_are_what_the_committed_results_give(bench: MicroTimings) -> None:
-    found, _ = derive(bench)
+    constants, _ = derive(bench)
     for name, known in CONSTANTS.items():
         if known.reference:
-            assert found[name].value == pytest.approx(known.reference, rel=1e-5), name
+            assert constants[name].value == pytest.approx(known.reference, rel=1e-5), name
 
 
 def test_twice_as_slow_a_clock_gives_the_same_cycles_and_half_the_latency_is_half(bench: MicroTimings) -> None:
-    found, _ = derive(bench)
+    constants, _ = derive(bench)
     slow = {
         name: tuple(replace(row, us=2 * row.us, clock_mhz=row.clock_mhz / 2) for row in rows)
         for name, rows in bench.timings.items()
     }
     slower, _ = derive(replace(bench, timings=slow))
-    for name, one in found.items():
+    for name, one in constants.items():
         timed = one.unit in {"GB/s", "sectors/ns", "µs", "ns"}
         ratio = {"µs": 2, "ns": 2, "GB/s": 0.5, "sectors/ns": 0.5}[one.unit] if timed else 1
         assert slower[name].value == pytest.approx(ratio * one.value, rel=1e-4), name
@@ -58,25 +58,25 @@ def test_twice_as_slow_a_clock_gives_the_same_cycles_and_half_the_latency_is_hal
 
 def test_what_was_not_measured_is_missing_with_the_reason(bench: MicroTimings) -> None:
     some = {name: rows for name, rows in bench.timings.items() if name in {"banks", "chase"}}
-    found, missing = derive(replace(bench, timings=some))
-    assert list(found) == ["shared_wavefronts"]
+    constants, missing = derive(replace(bench, timings=some))
+    assert list(constants) == ["shared_wavefronts"]
     assert "pipes has no measured variant" in missing["fma_lanes"]
     assert "launch has no measured variant" in missing["l1_latency"]
 
 
 def test_an_impossible_value_is_left_out(bench: MicroTimings) -> None:
     wrong = tuple(replace(row, us=1e-3 * row.us) for row in bench.timings["banks"])
-    found, missing = derive(replace(bench, timings={**bench.timings, "banks": wrong}))
-    assert "shared_wavefronts" not in found
+    constants, missing = derive(replace(bench, timings={**bench.timings, "banks": wrong}))
+    assert "shared_wavefronts" not in constants
     assert "0.05 to 16" in missing["shared_wavefronts"]
 
 
 def test_the_working_set_fits_the_l2_that_there_is(bench: MicroTimings) -> None:
     small = replace(bench, gpu=replace(bench.gpu, l2_bytes=6 * 2**20))
     rows = {row.values["words"]: row.us for row in bench.timings["working_set"]}
-    found, _ = derive(small)
+    constants, _ = derive(small)
     expected = 16 * 512 * 512 * 528 / ((rows[65536] - 1.59037) * 1980 * 132)
-    assert found["l2_read_bytes"].value == pytest.approx(expected, rel=1e-4)
+    assert constants["l2_read_bytes"].value == pytest.approx(expected, rel=1e-4)
     tiny = replace(bench, gpu=replace(bench.gpu, l2_bytes=2**10))
     assert "of at most" in derive(tiny)[1]["l2_read_bytes"]
 

@@ -61,7 +61,7 @@ def test_without_a_gpu_the_sentence_names_the_other_way() -> None:
 
 
 def test_folders_that_hold_no_runs_are_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         measured_before(tmp_path / "none")
     with pytest.raises(UserError, check=coded("nothing-left", key="--from")):
         measured_before(tmp_path)

@@ -25,28 +25,28 @@ def one_by_one(outer, inner):
 @given(mappings(), mappings())
 def test_the_outer_mapping_is_applied_to_what_the_inner_one_touches(outer, inner):
     assume(outer.threads * inner.threads * inner.items <= 3000)
-    both = ComposedMapping(outer, inner)
-    assert (both.threads, both.items, both.size) == (outer.threads * inner.threads, inner.items, outer.size)
+    composed = ComposedMapping(outer, inner)
+    assert (composed.threads, composed.items, composed.size) == (outer.threads * inner.threads, inner.items, outer.size)
     index, guard = (
         compile(text.replace("/", "//").replace("&&", "and").replace("true", "True"), "expression", "eval")
-        for text in (both.index("x", "y"), both.guard("x", "y"))
+        for text in (composed.index("x", "y"), composed.guard("x", "y"))
     )
     for thread, item, element in one_by_one(outer, inner):
-        assert both.elements[thread, item] == element
+        assert composed.elements[thread, item] == element
         names = {"x": item, "y": thread}
         assert (eval(index, names) if eval(guard, names) else -1) == element  # noqa: S307 - our own arithmetic
-    assert both.guarded == (both.guard() != "true")
-    kept = both.elements[both.elements >= 0]
-    assert both.injective
+    assert composed.guarded == (composed.guard() != "true")
+    kept = composed.elements[composed.elements >= 0]
+    assert composed.injective
     assert len(np.unique(kept)) == kept.size
 
 
 @given(mappings(), mappings(), st.sampled_from([2, 4]))
 def test_vectors_of_both_are_vectors_of_the_composition(outer, inner, width):
     assume(outer.threads * inner.threads * inner.items <= 3000)
-    both = ComposedMapping(outer, inner)
-    if both.vectors(width):
-        for group in both.elements.reshape(-1, width):
+    composed = ComposedMapping(outer, inner)
+    if composed.vectors(width):
+        for group in composed.elements.reshape(-1, width):
             assert (group == -1).all() or (group[0] % width == 0 and (np.diff(group) == 1).all())
 
 
@@ -59,12 +59,12 @@ def test_composition_is_associative():
 
 
 def test_a_grid_is_shared_out_among_blocks_and_a_block_among_its_threads():
-    both = parse("block in grid: [6] | [2] then thread in block: [2] | [3] => [t0, i0]")
-    assert both.access_map().tolist() == [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]
-    assert str(both.scope) == "thread in grid"
-    assert both.complete
-    assert not both.guarded
-    assert both.index() == "(((t % 3) + i * 3) + (t / 3) * 6)"
+    composed = parse("block in grid: [6] | [2] then thread in block: [2] | [3] => [t0, i0]")
+    assert composed.access_map().tolist() == [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]
+    assert str(composed.scope) == "thread in grid"
+    assert composed.complete
+    assert not composed.guarded
+    assert composed.index() == "(((t % 3) + i * 3) + (t / 3) * 6)"
 
 
 def test_what_is_no_local_index_of_the_outer_mapping_is_guarded():
@@ -76,10 +76,10 @@ def test_what_is_no_local_index_of_the_outer_mapping_is_guarded():
 
 
 def test_tuples_are_indices_of_the_innermost_mapping():
-    both = parse("[6] | [2] then [3, 2] | [1]")
-    assert both.index(("x", "y")) == "((x + y * 3) + t * 6)"
+    composed = parse("[6] | [2] then [3, 2] | [1]")
+    assert composed.index(("x", "y")) == "((x + y * 3) + t * 6)"
     with pytest.raises(UserError, check=coded("mismatch", found="1: x")):
-        both.index(("x",))
+        composed.index(("x",))
 
 
 def test_a_block_begins_with_a_warp_of_its_own():

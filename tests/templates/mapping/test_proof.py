@@ -18,8 +18,8 @@ def test_what_is_proved_from_the_form_is_found_by_enumeration(first, second):
     for mapping in (first, second, ComposedMapping(first, second)):
         proof = prove(mapping)
         assert (proof.injective, proof.race_free, proof.by) == (True, True, "form")
-        found = enumerated(mapping.elements, mapping.elements >= 0)
-        assert (found.injective, found.race_free, found.collision) == (True, True, None)
+        verdict = enumerated(mapping.elements, mapping.elements >= 0)
+        assert (verdict.injective, verdict.race_free, verdict.collision) == (True, True, None)
 
 
 def test_a_digit_that_stands_twice_in_the_layout_is_refuted_by_enumeration():
@@ -41,15 +41,15 @@ def test_a_digit_that_stands_twice_in_the_layout_is_refuted_by_enumeration():
     ],
 )
 def test_only_different_threads_race(elements, injective, race_free, collision):
-    found = enumerated(np.array(elements), np.array(elements) >= 0)
-    assert (found.injective, found.race_free, found.collision) == (injective, race_free, collision)
+    verdict = enumerated(np.array(elements), np.array(elements) >= 0)
+    assert (verdict.injective, verdict.race_free, verdict.collision) == (injective, race_free, collision)
 
 
 @given(mappings())
 def test_without_the_guard_two_accesses_to_one_element_are_named(mapping):
-    found = obligations(mapping)
-    assert found[0].race_free
-    assert len(found) == 1 + mapping.guarded
+    proofs = obligations(mapping)
+    assert proofs[0].race_free
+    assert len(proofs) == 1 + mapping.guarded
     raw = mapping.unguarded
     assert all(raw[thread, item] == element for (thread, item), element in touched(mapping).items())
     proof = enumerated(raw, np.ones_like(raw, dtype=bool))
@@ -64,7 +64,7 @@ def test_without_the_guard_two_accesses_to_one_element_are_named(mapping):
         assert raw[first] == raw[second] == proof.collision.element
         assert (first[0] != second[0]) == (not proof.race_free)
     if mapping.guarded:
-        assert found[1].race_free == proof.race_free
+        assert proofs[1].race_free == proof.race_free
 
 
 def test_a_scope_says_whose_writes_meet():

@@ -98,10 +98,10 @@ def test_the_numbers_are_those_of_the_launch():
     at = number(all_levels[5])
     text = f'extern "C" __global__ void numbers(int *out) {{ const int at = {at};\n{writes} }}'
     ptx = ptx_of(text)
-    for grid, block, known in (((3, 2, 1), (8, 4, 2), 7), ((6, 1, 1), (64, 1, 1), 9)):
+    for grid, block, id_count in (((3, 2, 1), (8, 4, 2), 7), ((6, 1, 1), (64, 1, 1), 9)):
         out = np.full((len(texts), 384), -1, np.int32)
         assert launch(ptx, "numbers", grid, block, [out]).clean
         thread, block_number = np.arange(384) % 64, np.arange(384) // 64
         expected = [thread % 32, thread % 4, thread, thread // 32, block_number, np.arange(384), thread]
         expected += [np.arange(384), np.arange(384) // 32]
-        assert out[:known].tolist() == [one.tolist() for one in expected[:known]]
+        assert out[:id_count].tolist() == [one.tolist() for one in expected[:id_count]]

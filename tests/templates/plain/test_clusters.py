@@ -1,4 +1,4 @@
-"""What host code says of clusters."""
+"""Cluster launches in host code."""
 
 from __future__ import annotations
 

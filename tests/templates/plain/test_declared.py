@@ -1,4 +1,4 @@
-"""What a source declares in constant memory."""
+"""Declarations of constant memory in a source."""
 
 from __future__ import annotations
 

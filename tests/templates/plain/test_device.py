@@ -75,7 +75,7 @@ def code(text):
 
 
 def by_hand(file):
-    """What a person would keep of a file."""
+    """Return the device code of a file, selected by hand."""
     lines, marks = (GOLDEN / file).read_text().splitlines(), DEVICE_LINES[file]
     kept = set[int]()
     for first, last in zip(marks[::2], marks[1::2], strict=True):
@@ -92,20 +92,20 @@ def test_a_file_with_host_code_compiles_to_the_ptx_of_its_kernels_alone(file):
 
 
 def test_a_file_with_classes_compiles():
-    made = ptx(device_part((GOLDEN / "classes.cu").read_text()))
-    assert re.findall(r"\.entry (\w+)", made) == ["_Z4clipIfvEvPT_PKS0_5Shape"]
+    compiled_ptx = ptx(device_part((GOLDEN / "classes.cu").read_text()))
+    assert re.findall(r"\.entry (\w+)", compiled_ptx) == ["_Z4clipIfvEvPT_PKS0_5Shape"]
 
 
 @pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.cu")), ids=lambda file: file.name)
 def test_what_stays_is_in_its_place(file):
     text = file.read_text()
-    made = device_part(text)
-    assert made.count("\n") == text.count("\n")
-    for before, after in zip(text.split("\n"), made.split("\n"), strict=True):
+    stripped = device_part(text)
+    assert stripped.count("\n") == text.count("\n")
+    for before, after in zip(text.split("\n"), stripped.split("\n"), strict=True):
         written = after.replace("__host__ __device__ ", "") if after not in before else after
         assert all(a == b for a, b in zip(before, written, strict=False) if b.strip()), after
-    assert "main" not in re.sub(r"(?s)/\*.*?\*/|//[^\n]*|#[^\n]*|this part is not read[^\n]*", "", made)
-    assert device_part(made) == made
+    assert "main" not in re.sub(r"(?s)/\*.*?\*/|//[^\n]*|#[^\n]*|this part is not read[^\n]*", "", stripped)
+    assert device_part(stripped) == stripped
 
 
 @pytest.mark.parametrize("file", sorted(PLAIN.glob("*.cu")), ids=lambda file: file.name)
@@ -251,8 +251,8 @@ def test_directives_in_host_code_stay_and_pragmas_go():
 @given(st.lists(st.sampled_from([*KEPT, *BLANKED, "{", "}", "(", ";", "#if A", "#endif", "template <", "/* {", "é"])))
 def test_lines_never_move(parts):
     text = "\n".join(parts)
-    made = device_part(text)
-    assert made.count("\n") == text.count("\n")
+    stripped = device_part(text)
+    assert stripped.count("\n") == text.count("\n")
 
 
 @given(st.text(alphabet="ab(){};:<>=,#\n \"'/*[]~", max_size=60))

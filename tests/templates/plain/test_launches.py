@@ -1,4 +1,4 @@
-"""What host code says of a launch."""
+"""Kernel launches in host code."""
 
 from __future__ import annotations
 

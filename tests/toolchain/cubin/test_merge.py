@@ -103,8 +103,8 @@ def cubins(request):
     arch, turn = request.param
     chosen = {name for i, name in enumerate(MERGED | ALONE) if turn is None or i % 3 == turn}
     every = {name: source for name, source in (MERGED | ALONE).items() if name in chosen | {"plain", "loop"}}
-    made = {name: compiled(source, arch) for name, source in every.items()}
-    return {name: (cubin, disassemble(cubin)) for name, cubin in made.items()}
+    cubin_by_name = {name: compiled(source, arch) for name, source in every.items()}
+    return {name: (cubin, disassemble(cubin)) for name, cubin in cubin_by_name.items()}
 
 
 @pytest.fixture(scope="module")
@@ -114,21 +114,21 @@ def two():
 
 @pytest.fixture(scope="module")
 def alone(two):
-    """What the disassembler says of each of `two` by itself."""
+    """Return the disassembly of each cubin of `two` on its own."""
     return [disassemble(cubin) for cubin in two]
 
 
 @pytest.fixture
 def calls(monkeypatch):
     """The options of every call of the disassembler."""
-    made, run = [], disassembler._run
+    option_lists, run = [], disassembler._run
 
     def noted(*arguments):
-        made.append(arguments[1])
+        option_lists.append(arguments[1])
         return run(*arguments)
 
     monkeypatch.setattr(disassembler, "_run", noted)
-    return made
+    return option_lists
 
 
 def test_together_is_what_each_is_by_itself(cubins, calls):
@@ -193,14 +193,14 @@ def test_a_listing_of_another_cubin_is_not_taken(two, alone, calls, monkeypatch)
 
 
 def test_a_listing_is_told_from_others_by_registers_and_length(cubins):
-    for name, (cubin, made) in cubins.items():
+    for name, (cubin, listing) in cubins.items():
         others = [other for other, (_, its) in cubins.items() if other != name and is_listing_of(its.text, cubin)]
         assert not others
-        assert is_listing_of(made.text, cubin)
-        lines = made.text.split("\n")
+        assert is_listing_of(listing.text, cubin)
+        lines = listing.text.split("\n")
         first = next(place for place, line in enumerate(lines) if "/*0000*/" in line)
         assert not is_listing_of("\n".join(lines[:first] + lines[first + 1 :]), cubin)
-        assert not is_listing_of(made.text.replace("R1,", "R77,"), cubin)
+        assert not is_listing_of(listing.text.replace("R1,", "R77,"), cubin)
     assert not is_listing_of("", b"no image")
 
 

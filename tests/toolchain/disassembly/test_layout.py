@@ -31,7 +31,7 @@ LISTING = """\
 
 @pytest.fixture(scope="module")
 def printed():
-    """What nvdisasm prints, with live registers."""
+    """Return nvdisasm's output with live registers."""
     cubin = toolchain("nvrtc").compile(CompileRequest(SOURCE, "k.cu", "sm_90")).cubin
     tool, _ = disassembler._find()
     return disassembler._run(tool, (*disassembler._LISTING, *disassembler._LIVE), cubin).decode()

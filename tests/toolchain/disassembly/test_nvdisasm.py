@@ -88,17 +88,17 @@ def test_a_hanging_nvdisasm_is_stopped(monkeypatch):
 
 
 def test_a_listing_that_took_too_long_is_not_made_without_live_registers(monkeypatch):
-    asked = []
+    attempts = []
 
     def hang(arguments, *, timeout, **_):
-        asked.append(arguments)
+        attempts.append(arguments)
         raise subprocess.TimeoutExpired(arguments, timeout)
 
     disassembler.disassembler_version()
     monkeypatch.setattr(subprocess, "run", hang)
     with pytest.raises(CompileError):
         disassemble(b"")
-    assert len(asked) == 1
+    assert len(attempts) == 1
 
 
 def test_an_nvdisasm_that_was_killed_has_refused_nothing(monkeypatch, cubin):

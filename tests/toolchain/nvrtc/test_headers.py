@@ -23,14 +23,18 @@ def folder(tmp_path):
 
 
 def embed(source, folder, own=None):
-    made = headers.embed(source, "k.cu", own or {}, headers.Headers(folder))
-    return made.source, {name: text for name, text in made.texts.items() if name not in made.left_out}, made
+    embedded = headers.embed(source, "k.cu", own or {}, headers.Headers(folder))
+    return (
+        embedded.source,
+        {name: text for name, text in embedded.texts.items() if name not in embedded.left_out},
+        embedded,
+    )
 
 
 def test_headers_are_followed_and_renamed(folder):
     source = '// first\n#include <outer.h>\n#include "mine.h"\n  #include <cuda/std/array>\n'
-    text, texts, made = embed(source, folder)
-    assert made.texts["mine.h"] == '#line 3 "/k.cu"\n#warning "mine.h" was not found and is left out\n'
+    text, texts, embedded = embed(source, folder)
+    assert embedded.texts["mine.h"] == '#line 3 "/k.cu"\n#warning "mine.h" was not found and is left out\n'
     assert text == ('// first\n#include "/cuda/outer.h"\n#include "mine.h"\n  #include "/cuda/cccl/cuda/std/array"\n')
     assert texts == {
         "/cuda/outer.h": '#include "/cuda/detail/inner.h"\nint outer;\n',
@@ -48,9 +52,9 @@ def test_a_source_without_includes_stays(folder):
 
 def test_a_macro_that_names_a_header_leaves_all_to_the_disk(folder):
     source = "#include <outer.h>\n#include <macro.h>\n"
-    text, texts, made = embed(source, folder, {"mine.h": "#include <outer.h>\n"})
+    text, texts, embedded = embed(source, folder, {"mine.h": "#include <outer.h>\n"})
     assert (text, texts) == (source, {"/mine.h": "#include <outer.h>\n"})
-    assert made.search == (folder, folder / "cccl")
+    assert embedded.search == (folder, folder / "cccl")
 
 
 def test_a_header_of_cuda_gets_what_it_uses_and_does_not_include(folder):
@@ -60,9 +64,9 @@ def test_a_header_of_cuda_gets_what_it_uses_and_does_not_include(folder):
     _, texts, _ = embed("#include <cuda/barrier>\n", folder)
     assert texts["/cuda/cccl/cuda/ptx"] == '#include "/cuda/cuda_fp16.h"\n#line 1\nuse(__half2)\n'
     assert "/cuda/cuda_fp16.h" in texts
-    _, texts, made = embed("#include <macro.h>\n#include <cuda/barrier>\n", folder)
+    _, texts, embedded = embed("#include <macro.h>\n#include <cuda/barrier>\n", folder)
     assert texts == {"cuda/ptx": "#include <cuda_fp16.h>\n#line 1\nuse(__half2)\n"}
-    assert made.search
+    assert embedded.search
 
 
 def test_the_users_own_files_are_renamed_and_come_first(folder):
@@ -79,8 +83,8 @@ def test_the_users_own_files_are_renamed_and_come_first(folder):
 def test_a_link_out_of_the_folder_is_not_followed(folder):
     (folder.parent / "outside.h").write_text("int outside;\n")
     (folder / "link.h").symlink_to(folder.parent / "outside.h")
-    made = headers.embed("#include <link.h>\n", "k.cu", {}, headers.Headers(folder))
-    assert "could not open source file" in made.left_out["link.h"].why
+    embedded = headers.embed("#include <link.h>\n", "k.cu", {}, headers.Headers(folder))
+    assert "could not open source file" in embedded.left_out["link.h"].why
 
 
 @pytest.mark.parametrize(
@@ -93,9 +97,9 @@ def test_includes_any(source, expected):
 
 def test_a_header_of_a_package_that_is_not_installed_names_the_package(folder):
     folders = headers.Headers(folder)
-    made = headers.embed("#include <curand_kernel.h>\n#include <other.h>\n", "k.cu", {}, folders)
-    assert "python -m pip install nvidia-curand brings it" in made.left_out["curand_kernel.h"].why
-    assert "pip" not in made.left_out["other.h"].why
+    embedded = headers.embed("#include <curand_kernel.h>\n#include <other.h>\n", "k.cu", {}, folders)
+    assert "python -m pip install nvidia-curand brings it" in embedded.left_out["curand_kernel.h"].why
+    assert "pip" not in embedded.left_out["other.h"].why
 
 
 @pytest.fixture
@@ -115,44 +119,46 @@ def test_headers_of_cutlass_are_passed_beside_cudas(folder, cutlass, declared):
         tuples = folder / "cccl/cuda/std/__tuple_dir/tuple_size.h"
         tuples.parent.mkdir(parents=True)
         tuples.write_text("_CCCL_BEGIN_NAMESPACE_STD\n")
-    made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder, cutlass))
-    assert headers.includes_cutlass(made)
-    assert made.source == '#include "/cutlass/cute/tensor.hpp"\n'
-    assert made.texts["/cutlass/cute/tensor.hpp"] == '#include "/cutlass/cute/array.hpp"\n#include "/cuda/outer.h"\n'
-    kept = "template <class... _Tp>\nstruct tuple_size;"
-    assert made.texts["/cutlass/cute/array.hpp"] == ("\n" if declared else kept) + "\nint array;\n"
+    embedded = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder, cutlass))
+    assert headers.includes_cutlass(embedded)
+    assert embedded.source == '#include "/cutlass/cute/tensor.hpp"\n'
+    assert (
+        embedded.texts["/cutlass/cute/tensor.hpp"] == '#include "/cutlass/cute/array.hpp"\n#include "/cuda/outer.h"\n'
+    )
+    declaration = "template <class... _Tp>\nstruct tuple_size;"
+    assert embedded.texts["/cutlass/cute/array.hpp"] == ("\n" if declared else declaration) + "\nint array;\n"
 
 
 def test_cutes_get_of_a_sequence_is_preferred_to_cccls(folder, cutlass):
-    kept = "template <size_t I, class T, T... Is>\nvoid f();\n"
+    declaration = "template <size_t I, class T, T... Is>\nvoid f();\n"
     get = """template <size_t I, class T, T... Ints>
 CUTE_HOST_DEVICE constexpr
 tuple_element_t<I, integer_sequence<T, Ints...>>
 get(integer_sequence<T, Ints...>) {
   static_assert(I < sizeof...(Ints), "Index out of range");
 """
-    (cutlass / "cute/array.hpp").write_text(kept + get)
-    made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder, cutlass))
+    (cutlass / "cute/array.hpp").write_text(declaration + get)
+    embedded = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder, cutlass))
     preferred = """template <size_t I, class T, T First, T... Ints>
 CUTE_HOST_DEVICE constexpr
 tuple_element_t<I, integer_sequence<T, First, Ints...>>
 get(integer_sequence<T, First, Ints...>) {
   static_assert(I < sizeof...(Ints) + 1, "Index out of range");
 """
-    assert made.texts["/cutlass/cute/array.hpp"] == kept + preferred
+    assert embedded.texts["/cutlass/cute/array.hpp"] == declaration + preferred
 
 
 def test_headers_of_cutlass_stay_in_memory_where_cudas_stay_on_the_disk(folder, cutlass):
     source = '#include <cute/tensor.hpp>\n#include "macro.h"\n'
-    made = headers.embed(source, "k.cu", {}, headers.Headers(folder, cutlass))
-    assert made.source == '#include "/cutlass/cute/tensor.hpp"\n#include "macro.h"\n'
-    assert made.texts["/cutlass/cute/tensor.hpp"] == '#include "/cutlass/cute/array.hpp"\n#include <outer.h>\n'
-    assert made.search == headers.roots(folder)
+    embedded = headers.embed(source, "k.cu", {}, headers.Headers(folder, cutlass))
+    assert embedded.source == '#include "/cutlass/cute/tensor.hpp"\n#include "macro.h"\n'
+    assert embedded.texts["/cutlass/cute/tensor.hpp"] == '#include "/cutlass/cute/array.hpp"\n#include <outer.h>\n'
+    assert embedded.search == headers.roots(folder)
 
 
 def test_what_brings_the_headers_of_cutlass_is_told(folder):
-    made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder))
-    assert "install --no-deps nvidia-cutlass brings it" in made.left_out["cute/tensor.hpp"].why
+    embedded = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder))
+    assert "install --no-deps nvidia-cutlass brings it" in embedded.left_out["cute/tensor.hpp"].why
 
 
 def test_links_to_a_header_are_followed_once_however_many_include_it(folder, monkeypatch):

@@ -33,7 +33,7 @@ def test_a_source_travels_as_a_request():
 
 @pytest.mark.parametrize("text", ["", "import triton", "\n# lab: {}", "x\n# lab: 3", "\n# lab: {"])
 def test_another_source_is_refused(text):
-    with pytest.raises(CompileError, match="no Triton function"):
+    with pytest.raises(CompileError, match="not a Triton function"):
         restored(CompileRequest(text, "k.py", "sm_90"))
 
 

@@ -13,16 +13,16 @@ size = st.tuples(*(st.integers(1, 10**6) for _ in range(3)))
 
 
 def test_coarse_sizes_are_every_so_manieth_along_each_dimension_and_the_last():
-    found = halving.coarse(Sizes(ranges=GRID), 4)
-    assert found == tuple(itertools.product((16, 176, 352), (16, 176), (3104,)))
+    coarse_sizes = halving.coarse(Sizes(ranges=GRID), 4)
+    assert coarse_sizes == tuple(itertools.product((16, 176, 352), (16, 176), (3104,)))
     assert set(halving.coarse(Sizes(ranges=GRID), 1)) == set(GRID)
 
 
 @given(st.lists(size, min_size=1, max_size=30, unique=True), st.integers(1, 6))
 def test_of_exact_sizes_a_share_is_taken_each_once(exact, every):
-    found = halving.coarse(Sizes(exact=tuple(exact)), every)
-    assert len(found) == len(set(found)) == -(-len(exact) // every)
-    assert set(found) <= set(exact)
+    coarse_sizes = halving.coarse(Sizes(exact=tuple(exact)), every)
+    assert len(coarse_sizes) == len(set(coarse_sizes)) == -(-len(exact) // every)
+    assert set(coarse_sizes) <= set(exact)
 
 
 def test_exact_sizes_are_spread():
@@ -33,27 +33,27 @@ def test_exact_sizes_are_spread():
 def test_of_random_sizes_a_share_is_spread_beside_the_grid():
     near = tuple((1000 + i, 1000, 1000) for i in range(9))
     scattered = (*near, (1, 1, 1), (1, 1, 500000))
-    found = halving.coarse(Sizes(ranges=(*GRID, *scattered), scattered=frozenset(scattered)), 4)
-    assert found[:6] == halving.coarse(Sizes(ranges=GRID), 4)
-    assert len(found) == 6 + 3
-    assert set(found) >= {(1, 1, 1), (1, 1, 500000)}
+    coarse_sizes = halving.coarse(Sizes(ranges=(*GRID, *scattered), scattered=frozenset(scattered)), 4)
+    assert coarse_sizes[:6] == halving.coarse(Sizes(ranges=GRID), 4)
+    assert len(coarse_sizes) == 6 + 3
+    assert set(coarse_sizes) >= {(1, 1, 1), (1, 1, 500000)}
 
 
 def test_a_kernel_that_is_slow_all_around_is_left_out():
-    known: halving.Ms = {
+    times: halving.Ms = {
         "small": {(16, 16, 1): 1.0, (4096, 4096, 1): 9.0},
         "large": {(16, 16, 1): 3.0, (4096, 4096, 1): 4.0},
     }
     at = ((16, 16, 1), (4096, 4096, 1))
-    assert halving.survivors((32, 32, 1), known, at, nearest=1, keep=0.3) == {"small"}
-    assert halving.survivors((2048, 4096, 1), known, at, nearest=1, keep=0.3) == {"large"}
-    assert halving.survivors((32, 32, 1), known, at, nearest=2, keep=0.3) == {"small", "large"}
-    assert halving.survivors((32, 32, 1), known, at, nearest=1, keep=2.0) == {"small", "large"}
+    assert halving.survivors((32, 32, 1), times, at, nearest=1, keep=0.3) == {"small"}
+    assert halving.survivors((2048, 4096, 1), times, at, nearest=1, keep=0.3) == {"large"}
+    assert halving.survivors((32, 32, 1), times, at, nearest=2, keep=0.3) == {"small", "large"}
+    assert halving.survivors((32, 32, 1), times, at, nearest=1, keep=2.0) == {"small", "large"}
 
 
 def test_sizes_without_a_time_do_not_count():
-    known: halving.Ms = {"a": {(4096, 4096, 1): 1.0}}
-    assert halving.survivors((16, 16, 1), known, ((16, 16, 1), (4096, 4096, 1)), nearest=1, keep=0.0) == {"a"}
+    times: halving.Ms = {"a": {(4096, 4096, 1): 1.0}}
+    assert halving.survivors((16, 16, 1), times, ((16, 16, 1), (4096, 4096, 1)), nearest=1, keep=0.0) == {"a"}
     assert halving.survivors((16, 16, 1), {}, ((16, 16, 1),), nearest=1, keep=0.0) == frozenset()
 
 
@@ -74,10 +74,10 @@ def test_the_best_prediction_always_stays(predicted, times):
 
 @given(st.lists(size, min_size=2, max_size=20, unique=True), st.integers(0, 20), st.integers(0, 5))
 def test_held_out_sizes_are_within_and_new(sizes, count, seed):
-    found = halving.between(sizes, count, seed)
-    assert len(found) <= count
-    assert not set(found) & set(sizes)
+    held_out = halving.between(sizes, count, seed)
+    assert len(held_out) <= count
+    assert not set(held_out) & set(sizes)
     for axis in range(3):
         values = [one[axis] for one in sizes]
-        assert all(min(values) <= one[axis] <= max(values) for one in found)
-    assert halving.between(sizes, count, seed) == found
+        assert all(min(values) <= one[axis] <= max(values) for one in held_out)
+    assert halving.between(sizes, count, seed) == held_out

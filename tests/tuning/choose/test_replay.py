@@ -26,26 +26,26 @@ def table(**ms: tuple[float, float, float]) -> dict[str, dict[Size, Samples]]:
 
 
 def test_a_kernel_that_is_best_between_coarse_sizes_alone_is_lost() -> None:
-    found = replay(SIZES, table(even=(1.0, 1.1, 1.0), humped=(2.0, 1.0, 2.0)), rules())
-    assert (found.coarse, found.pairs, found.run, found.sampled_once) == (2, 6, 5, 0)
-    assert found.losses == {A: 0, B: pytest.approx(0.1), C: 0}
-    assert found.mean == pytest.approx(0.1 / 3)
-    assert found.worst == B
-    assert found.quantile(0.5) == 0
-    assert found.quantile(1.0) == pytest.approx(0.1)
-    assert found.brute_ms == pytest.approx(2 * (3.1 + 5.0))
-    assert found.halved_ms == pytest.approx(2 * (3.1 + 4.0))
+    replayed = replay(SIZES, table(even=(1.0, 1.1, 1.0), humped=(2.0, 1.0, 2.0)), rules())
+    assert (replayed.coarse, replayed.pairs, replayed.run, replayed.sampled_once) == (2, 6, 5, 0)
+    assert replayed.losses == {A: 0, B: pytest.approx(0.1), C: 0}
+    assert replayed.mean == pytest.approx(0.1 / 3)
+    assert replayed.worst == B
+    assert replayed.quantile(0.5) == 0
+    assert replayed.quantile(1.0) == pytest.approx(0.1)
+    assert replayed.brute_ms == pytest.approx(2 * (3.1 + 5.0))
+    assert replayed.halved_ms == pytest.approx(2 * (3.1 + 4.0))
 
 
 def test_a_kernel_that_is_slow_at_first_keeps_that_sample() -> None:
     times = table(good=(1.0, 1.0, 1.0), late=(5.0, 5.0, 5.0))
     times["late"][A] = Samples((1.5, 0.5, 0.5), batch=4)
-    found = replay(SIZES, times, rules(drop=0.2))
-    assert (found.run, found.sampled_once) == (6, 3)
-    assert found.losses == {A: pytest.approx(1.0), B: 0, C: 0}
+    replayed = replay(SIZES, times, rules(drop=0.2))
+    assert (replayed.run, replayed.sampled_once) == (6, 3)
+    assert replayed.losses == {A: pytest.approx(1.0), B: 0, C: 0}
     # at A both would have taken three samples, late's of four launches each
-    assert found.brute_ms == pytest.approx(3 * (1.0 + 4 * 0.5) + 2 * 2 * (1.0 + 5.0))
-    assert found.halved_ms == pytest.approx(3 * 1.0 + 4 * 1.5 + 2 * (2 * 1.0 + 5.0))
+    assert replayed.brute_ms == pytest.approx(3 * (1.0 + 4 * 0.5) + 2 * 2 * (1.0 + 5.0))
+    assert replayed.halved_ms == pytest.approx(3 * 1.0 + 4 * 1.5 + 2 * (2 * 1.0 + 5.0))
 
 
 def test_where_nothing_is_known_around_all_kernels_run() -> None:
@@ -62,9 +62,9 @@ def test_without_cuts_nothing_is_saved_and_nothing_is_lost(times: list[list[floa
     given_ = {
         f"k{i}": {size: Samples((ms,)) for size, ms in zip(sizes.all, own, strict=True)} for i, own in enumerate(times)
     }
-    found = replay(sizes, given_, rules(coarse=every, keep=1e6, drop=1e6))
-    assert (found.run, found.sampled_once, found.mean) == (found.pairs, 0, 0)
-    assert found.halved_ms == pytest.approx(found.brute_ms)
+    replayed = replay(sizes, given_, rules(coarse=every, keep=1e6, drop=1e6))
+    assert (replayed.run, replayed.sampled_once, replayed.mean) == (replayed.pairs, 0, 0)
+    assert replayed.halved_ms == pytest.approx(replayed.brute_ms)
     cut = replay(sizes, given_, rules(coarse=every, keep=0.0, drop=0.0))
     assert cut.run <= cut.pairs
     assert min(cut.losses.values()) >= 0

@@ -222,12 +222,12 @@ def test_experiment_2_has_every_value_of_the_papers_lists():
     tuning = load(EXPERIMENTS / "gemm_deepbench_paper.yaml")
     for kind in tuning.types:
         groups = [group for group in tuning.groups if group.type == kind]
-        seen: dict[str, set[str]] = {name: set() for name in lists}
+        values_by_name: dict[str, set[str]] = {name: set() for name in lists}
         for group in groups:
             steps = (group.common, group.join_benchmark)
             for option in (*group.fork, *(one for step in steps if step for one in step.options)):
                 for name, value in option.values.items():
-                    seen[name].add(value)
-        assert seen == {name: set(text.split()) for name, text in lists.items()}
+                    values_by_name[name].add(value)
+        assert values_by_name == {name: set(text.split()) for name, text in lists.items()}
         assert {group.initial.get("global_split_u") for group in groups} == {1, 8}
     assert [kind.layout for kind in tuning.types] == ["nn", "tn", "nt"]

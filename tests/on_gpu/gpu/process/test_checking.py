@@ -1,4 +1,4 @@
-"""Wrong kernels that compute the right thing once, on a real GPU, and sound ones; nothing is executed on the CPU."""
+"""Checks on a real GPU without emulation: sound kernels, and wrong ones that are correct only once."""
 
 from typing import Any
 

@@ -117,7 +117,7 @@ def test_an_endless_kernel_times_out_and_the_next_job_succeeds(gpu, session):
             {"kernel": "through_shared", "shared": 1 << 20},
             r"1048576 bytes of shared memory per block; this GPU has \d+",
         ),
-        ({"block": 2048}, r"a block of 2048 threads in x; this GPU takes 1 to 1024"),
+        ({"block": 2048}, r"a block of 2048 threads in x; this GPU supports 1 to 1024"),
     ],
 )
 def test_a_launch_that_cannot_be_is_refused_without_losing_the_worker(gpu, session, changes, words):
