@@ -172,7 +172,8 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
     measured_count = sum(isinstance(result.get("time"), float) for result in results)
     per_variant_s = seconds / len(points)
     print(
-        f"Kernel Tuner, {language}: {measured_count} of {len(points)} measured in {seconds:.1f} s; {per_variant_s:.4f} s a variant"
+        f"Kernel Tuner, {language}: {measured_count} of {len(points)} measured in {seconds:.1f} s; "
+        f"{per_variant_s:.4f} s a variant"
     )
     return measured_count, per_variant_s
 
