@@ -63,7 +63,7 @@ def ends_of(file, *, lighter=True):
 
 
 def what_is_wrong(experiment, planned, outcome, *, sampled, full_size=True):
-    """What a built variant does wrong when the CPU executes it; nothing where it is right.
+    """Return the faults of a built variant that the CPU executes, empty where there are none.
 
     Args:
         experiment: The experiment.

@@ -60,7 +60,7 @@ _DECLARING = ("declaration", "field_declaration", "type_definition", "for_range_
 
 
 class NameKind(Enum):
-    """What a declared name is."""
+    """The kind of a declared name."""
 
     NAME = "variable, type or enumerator"
     FUNCTION = "function or label"
