@@ -47,7 +47,6 @@ from lab.isa.model import Instruction
 _V, _W = words(32), words(64)
 _ADDRESS_BITS = 64
 _EVERY_LANE = 0xFFFFFFFF
-_LONGEST_UNIT = 64
 _STATE_ALIGNMENT = 256
 
 

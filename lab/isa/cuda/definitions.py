@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lab.isa.cuda.tokens import TokenKind, live_tokens
+from lab.isa.cuda.tokens import CONDITION, TokenKind, live_tokens
 
 _DEFINE = re.compile(r"#\s*define\s+([^\W\d]\w*)(\([^)]*\)?)?[ \t]*(.*)$")
 _GUARD = re.compile(r"#\s*(?:ifndef\s+(\w+)|if\s+!\s*defined\s*\(?\s*(\w+))")
-_CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
-_END = re.compile(r"#\s*endif\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +40,12 @@ def definitions(text: str) -> tuple[Definition, ...]:
         if token.kind is not TokenKind.DIRECTIVE:
             continue
         line = uncommented(token.text)
-        if _CONDITION.match(line) and not line.lstrip("# \t").startswith("el"):
+        condition = CONDITION.match(line)
+        word = condition[1] if condition else ""
+        if word.startswith("if"):
             guard = _GUARD.match(line)
             guards.append((guard[1] or guard[2]) if guard else "")
-        elif _END.match(line) and guards:
+        elif word == "endif" and guards:
             guards.pop()
         elif match := _DEFINE.match(line):
             macros.append(Definition(match[1], match[3].strip(), token.line, match[1] in guards, match[2] is not None))

@@ -74,7 +74,7 @@ class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an err
 
 @dataclass(frozen=True, slots=True)
 class HostCode:
-    """What a source has outside of its kernels.
+    """The code of a source outside of its kernels.
 
     Attributes:
         source: The whole source.
