@@ -12,7 +12,7 @@ from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.calibration import calibrated
-from lab.hardware.gpus import Gpu, from_description, gpu_for
+from lab.hardware.gpus import Gpu, from_description, runs_on, target_gpu
 from lab.hardware.tensormaps import TensorMap, find
 from lab.isa.ptx.gridsync import grid_sync_entries
 from lab.measured.timing import GpuDescription, Merit
@@ -368,21 +368,10 @@ def _together(
 
 
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
-    """The GPU that predictions are for: the one that measures, the experiment's, or the architecture's usual one."""
+    """Return the GPU to predict for: the one that measures, a named one, or the architecture's usual one."""
     if gpu and runs_on(arch, gpu.arch):
         return calibrated(from_description(gpu))
-    return calibrated(gpu_for(experiment.gpu or arch))
-
-
-def runs_on(built_for: str, gpu: str) -> bool:
-    """Whether machine code runs on a GPU: on its own compute capability and on later minor versions of it.
-
-    Code for an `a` or `f` target runs on its own capability alone (CUDA C++ Programming Guide, binary compatibility).
-    """
-    wanted, there = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
-    if wanted[-1] in "af":
-        return wanted[:-1] == there
-    return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
+    return calibrated(target_gpu(experiment.gpu, arch))
 
 
 _STATUS = {

@@ -181,6 +181,29 @@ def test_a_rule_follows_the_architecture_that_is_built_for(experiment, tmp_path,
         assert [point.parameters["depth"] for point in asked.planned.points] == [depth]
 
 
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({"archs": ("sm_89",)}, "L40S"),
+        ({"archs": ("sm_89",), "gpus": ("RTX 4060",)}, "RTX 4060"),
+        ({"gpus": ("RTX 4060",)}, "RTX 4060"),
+    ],
+)
+def test_a_named_gpu_is_predicted_for_and_an_unnamed_is_asked_for(experiment, tmp_path, no_gpu, options, target):
+    experiment.write_text(EXPERIMENT.replace("[1, 2, 4, 8]", "[1]").replace("archs: [sm_90]", "archs: [auto]"))
+    outcome = run(experiment, RunOptions(output=tmp_path / "out", jobs=1, emulate=False, **options), Watcher(), no_gpu)
+    assert {(r.arch, r.prediction.gpu) for r in outcome.records} == {("sm_89", target)}
+    asked = [note for note in outcome.run.notes if "predicted for L40S" in note]
+    assert len(asked) == ("gpus" not in options)
+
+
+def test_a_gpu_that_does_not_run_the_code_is_refused(experiment, tmp_path, no_gpu):
+    with pytest.raises(UserError) as caught:
+        run(experiment, RunOptions(output=tmp_path, archs=("sm_90",), gpus=("RTX 4090",)), Watcher(), no_gpu)
+    assert (caught.value.key, caught.value.found) == ("archs", "sm_90")
+    assert "sm_89" in caught.value.accepted
+
+
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):
     first = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), no_gpu)
     template = experiment.parent / "mine.cu.j2"
@@ -418,8 +441,8 @@ def test_ctrl_c_keeps_what_is_finished(experiment, tmp_path, no_gpu):
     assert (tmp_path / "out" / "index.html").is_file()
 
 
-def test_an_architecture_without_a_product_in_the_table_has_no_prediction(experiment, tmp_path, no_gpu):
-    outcome = run(experiment, RunOptions(output=tmp_path / "out", archs=("sm_121",)), Watcher(), no_gpu)
+def test_an_architecture_outside_the_table_has_no_prediction(experiment, tmp_path, no_gpu):
+    outcome = run(experiment, RunOptions(output=tmp_path / "out", archs=("sm_88",)), Watcher(), no_gpu)
     assert [r.status for r in outcome.records] == [Status.INSPECTED] * 3 + [Status.COMPILE_FAILED]
     assert not any(r.prediction for r in outcome.records)
 
