@@ -222,13 +222,14 @@ def inspected(
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
             warnings=warnings_in(outcome.build.log, _idle(planned)),
+            lacking=outcome.disassembly.lacking,
         ),
     )
     predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]
     record = _refused(experiment, record, predicted)
     if main is not None:
         alone = predicted[steps.index(main)]
-        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=alone)
+        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass.get(main.entry), prediction=alone)
     if len(steps) == 1:
         return record
     described = tuple(
@@ -236,7 +237,7 @@ def inspected(
             step,
             resources=outcome.build.resources[step.entry],
             ptx=outcome.ptx[step.entry],
-            sass=outcome.sass[step.entry],
+            sass=outcome.sass.get(step.entry),
             prediction=prediction,
         )
         for step, prediction in zip(record.steps, predicted, strict=True)
@@ -332,7 +333,7 @@ def _prediction(
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
-            outcome.sass[launch.entry],
+            outcome.sass.get(launch.entry),
             outcome.build.resources[launch.entry],
             LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid), launch.carveout),
             flops=operator.flops(problem) if main else 0,

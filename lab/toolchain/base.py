@@ -113,11 +113,13 @@ class Disassembly:
         text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
         lines: The cubin's line table; empty where it has none that can be read.
         version: Disassembler version.
+        lacking: Why there is no listing, with the package that makes one; empty where there is.
     """
 
     text: str
     lines: LineTable
     version: str
+    lacking: str = ""
 
 
 class Toolchain(Protocol):

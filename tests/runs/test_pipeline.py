@@ -17,6 +17,7 @@ from lab.gpu.counters.profile import Counted
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
+from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Condition, Status, Suspicion
 from lab.report.columns import row as cells_of
 from lab.report.registry.registry import columns_for
@@ -171,6 +172,32 @@ def test_compilers_side_by_side(experiment, tmp_path, no_gpu):
         assert record.sass.hot_loop.counts.fma == record.parameters["depth"]
     page = (tmp_path / "out" / "index.html").read_text()
     assert "All 2 compilers compile 2 of the 2 sources" in page
+
+
+def test_an_architecture_that_nvdisasm_dropped_costs_the_sass_alone(experiment, tmp_path, no_gpu, monkeypatch):
+    if find_nvrtc("12.9") is None:
+        pytest.skip("NVRTC 12.9 is not installed: python -m pip install -e '.[compilers]'")
+    monkeypatch.setattr("lab.toolchain.disassembly.nvdisasm._others", lambda: ())
+    (tmp_path / "twice.cu").write_text(
+        'extern "C" __global__ void twice(const float* a, float* b) { int i = threadIdx.x; b[i] = a[i] * 2 + a[0]; }'
+    )
+    experiment.write_text(
+        "source: twice.cu\nproblem: {n: 64}\nemulate: {n: 32}\narguments: {a: 'float32[n]', b: 'out float32[n]'}\n"
+        "grid: 1\nblock: n\nreference: {b: 'a * 2 + a[0]'}\narchs: [sm_70]\ntoolchains: [nvrtc==12.9]\n"
+    )
+    outcome = run(experiment, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), no_gpu)
+    (record,) = outcome.records
+    assert record.status.sound
+    assert record.emulation.verification.passed
+    assert (record.prediction.gpu, record.sass) == ("V100 SXM2", None)
+    assert record.ptx.counts.fma == 1
+    assert [bound.name for bound in record.prediction.bounds] == ["DRAM"]
+    assert scores([record])
+    assert "sm_70" in record.build.lacking
+    files = {p.name for p in (tmp_path / "out" / "variants" / record.variant).iterdir()}
+    assert "kernel.ptx" in files
+    assert "kernel.sass" not in files
+    assert "sm_70" in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_a_rule_follows_the_architecture_that_is_built_for(experiment, tmp_path, no_gpu):
