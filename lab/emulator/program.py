@@ -341,7 +341,7 @@ class Program:
     @cached_property
     def has_async_proxy(self) -> bool:
         """Whether the program has mbarriers, bulk copies, or matrix instructions that read shared memory."""
-        words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.")
+        words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.", "tcgen05.")
         return any(instruction.opcode.startswith(words) for _, instruction in self.code)
 
     @cached_property
@@ -352,11 +352,20 @@ class Program:
     @cached_property
     def wgmma_registers(self) -> frozenset[RegisterName]:
         """Registers that wgmma uses, and those that are copied from or to them."""
+        return self._registers_of("wgmma.mma_async.", 2)
+
+    @cached_property
+    def tensor_registers(self) -> frozenset[RegisterName]:
+        """Registers that tcgen05.ld writes, and those that are copied from or to them."""
+        return self._registers_of("tcgen05.ld.", 1)
+
+    def _registers_of(self, opcode: str, count: int) -> frozenset[RegisterName]:
+        """Return the registers in lists among the first operands of instructions, and those copied from or to them."""
         found: set[RegisterName] = set()
         copies: list[tuple[RegisterName, RegisterName]] = []
         for number, instruction in self.code:
-            if instruction.opcode.startswith("wgmma.mma_async."):
-                for text in instruction.operands[:2]:
+            if instruction.opcode.startswith(opcode):
+                for text in instruction.operands[:count]:
                     if text.startswith("{"):
                         found.update((number, name) for name in operands.elements(text))
             elif is_register_copy(instruction):
@@ -373,7 +382,14 @@ class Program:
     @cached_property
     def wgmma_operands(self) -> tuple[tuple[RegisterName, ...], ...]:
         """Which of `wgmma_registers` each instruction names; each batch of each launch asks for all of them anew."""
-        shared = self.wgmma_registers
+        return self._naming(self.wgmma_registers)
+
+    @cached_property
+    def tensor_operands(self) -> tuple[tuple[RegisterName, ...], ...]:
+        """Which of `tensor_registers` each instruction names."""
+        return self._naming(self.tensor_registers)
+
+    def _naming(self, shared: frozenset[RegisterName]) -> tuple[tuple[RegisterName, ...], ...]:
         return tuple(
             tuple(
                 (number, name)
