@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -423,10 +423,16 @@ def ambiguity(names: Iterable[str], arch: str) -> str:
         return ""
     others = ", ".join(gpu.name for gpu in cards if gpu is not target)
     return (
-        f"{arch} is the architecture of {len(cards)} GPUs, {min(rates):,.0f} to {max(rates):,.0f} GB/s and "
-        f"{min(peaks):.0f} to {max(peaks):.0f} TFLOP/s of float32: predicted for {target.name}. "
+        f"{arch} is the architecture of {len(cards)} GPUs, with {_span(rates)} GB/s and {_span(peaks)} TFLOP/s of "
+        f"float32: predicted for {target.name}. "
         f"The key gpu or --gpu names another: {others}."
     )
+
+
+def _span(values: Sequence[float]) -> str:
+    """Return the least and the largest of some figures, or the one that all of them are when rounded."""
+    least, largest = f"{min(values):,.0f}", f"{max(values):,.0f}"
+    return least if least == largest else f"{least} to {largest}"
 
 
 def from_description(description: GpuDescription) -> Gpu:
