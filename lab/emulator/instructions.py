@@ -169,15 +169,18 @@ class InstructionBinder:
         return preceded(note, self.batch.everyone, full, part)
 
     def _awaited(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
-        """Note accesses to registers that tcgen05.ld writes; other instructions stay as they are."""
-        instruction, names = binder.instruction, self.storage.program.tensor_operands[position]
-        if not names or instruction.opcode.startswith("tcgen05.ld."):
+        """Note accesses to registers that tcgen05.ld writes; other instructions stay as they are.
+
+        Operations on registers pass on that a value is not there yet: compilers move them before the wait, and the
+        assembler puts them right.
+        """
+        opcode, (reads, writes) = binder.instruction.opcode, self.storage.program.tensor_operands(position)
+        if not (reads or writes) or opcode.startswith("tcgen05."):
             return full, part
-        if is_register_copy(instruction):
-            target, source = (binder.register_names(text)[0] for text in instruction.operands)
-            note = partial(self.tensor.copy, target=target, source=source)
+        if opcode.partition(".")[0] in SYSTEM:
+            note = partial(self.tensor.touch, position, reads=reads, writes=writes)
         else:
-            note = partial(self.tensor.touch, position, names=names)
+            note = partial(self.tensor.compute, reads=reads, writes=writes)
         return preceded(note, self.batch.everyone, full, part)
 
     def _guarded(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:

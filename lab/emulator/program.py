@@ -352,20 +352,11 @@ class Program:
     @cached_property
     def wgmma_registers(self) -> frozenset[RegisterName]:
         """Registers that wgmma uses, and those that are copied from or to them."""
-        return self._registers_of("wgmma.mma_async.", 2)
-
-    @cached_property
-    def tensor_registers(self) -> frozenset[RegisterName]:
-        """Registers that tcgen05.ld writes, and those that are copied from or to them."""
-        return self._registers_of("tcgen05.ld.", 1)
-
-    def _registers_of(self, opcode: str, count: int) -> frozenset[RegisterName]:
-        """Return the registers in lists among the first operands of instructions, and those copied from or to them."""
         found: set[RegisterName] = set()
         copies: list[tuple[RegisterName, RegisterName]] = []
         for number, instruction in self.code:
-            if instruction.opcode.startswith(opcode):
-                for text in instruction.operands[:count]:
+            if instruction.opcode.startswith("wgmma.mma_async."):
+                for text in instruction.operands[:2]:
                     if text.startswith("{"):
                         found.update((number, name) for name in operands.elements(text))
             elif is_register_copy(instruction):
@@ -382,14 +373,7 @@ class Program:
     @cached_property
     def wgmma_operands(self) -> tuple[tuple[RegisterName, ...], ...]:
         """Which of `wgmma_registers` each instruction names; each batch of each launch asks for all of them anew."""
-        return self._naming(self.wgmma_registers)
-
-    @cached_property
-    def tensor_operands(self) -> tuple[tuple[RegisterName, ...], ...]:
-        """Which of `tensor_registers` each instruction names."""
-        return self._naming(self.tensor_registers)
-
-    def _naming(self, shared: frozenset[RegisterName]) -> tuple[tuple[RegisterName, ...], ...]:
+        shared = self.wgmma_registers
         return tuple(
             tuple(
                 (number, name)
@@ -399,6 +383,31 @@ class Program:
             )
             for number, instruction in self.code
         )
+
+    @cached_property
+    def tensor_registers(self) -> frozenset[RegisterName]:
+        """Registers that tcgen05.ld writes, and those that are computed from them."""
+        held: set[RegisterName] = set()
+        loads = [at for at, (_, one) in enumerate(self.code) if one.opcode.startswith("tcgen05.ld.")]
+        for at in loads:
+            held.update((self.code[at][0], name) for name in self.definedness.roles(at).writes)
+        before = -1 if held else 0
+        while before != len(held):
+            before = len(held)
+            for at, (number, _) in enumerate(self.code):
+                roles = self.definedness.roles(at)
+                if any((number, name) in held for name in roles.reads):
+                    held.update((number, name) for name in roles.writes)
+        return frozenset(held)
+
+    def tensor_operands(self, position: int) -> tuple[tuple[RegisterName, ...], tuple[RegisterName, ...]]:
+        """Return which of `tensor_registers` an instruction reads, and which it writes."""
+        number, roles = self.code[position][0], self.definedness.roles(position)
+        reads, writes = (
+            tuple(name for text in texts if (name := (number, text)) in self.tensor_registers)
+            for texts in ((*roles.reads, *roles.addresses), roles.writes)
+        )
+        return reads, writes
 
     @property
     def shared_variables(self) -> list[Place]:

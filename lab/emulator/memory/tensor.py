@@ -266,9 +266,12 @@ class TensorMemory:
         for name in names:
             self._loaded.setdefault(name, np.zeros(self._batch.threads, np.bool_))[lanes.rows] = True
 
-    def touch(self, position: int, lanes: Lanes, names: Sequence[RegisterName]) -> None:
-        """Note that threads access registers, which a load may still write."""
-        for name in names:
+    def touch(self, position: int, lanes: Lanes, reads: Sequence[RegisterName], writes: Sequence[RegisterName]) -> None:
+        """Note that threads use registers, which a load may still write, beyond computing; and that they set others."""
+        for name in writes:
+            if name in self._loaded:
+                self._loaded[name][lanes.rows] = False
+        for name in reads:
             marks = self._loaded.get(name)
             if marks is not None and marks[lanes.rows].any():
                 late = np.flatnonzero(marks[lanes.rows])
@@ -277,11 +280,15 @@ class TensorMemory:
                 self._findings.add("async-not-waited", position, detail, lanes.indices()[late], remedy=remedy)
                 return
 
-    def copy(self, lanes: Lanes, target: RegisterName, source: RegisterName) -> None:
-        """Let a copy between registers pass on that the value is on its way."""
-        marks = self._loaded.get(source)
-        mine = self._loaded.setdefault(target, np.zeros(self._batch.threads, np.bool_))
-        mine[lanes.rows] = False if marks is None else marks[lanes.rows]
+    def compute(self, lanes: Lanes, reads: Sequence[RegisterName], writes: Sequence[RegisterName]) -> None:
+        """Let an operation on registers pass on that a value is on its way."""
+        late = np.zeros(self._batch.threads, np.bool_)
+        for name in reads:
+            marks = self._loaded.get(name)
+            if marks is not None:
+                late |= marks
+        for name in writes:
+            self._loaded.setdefault(name, np.zeros(self._batch.threads, np.bool_))[lanes.rows] = late[lanes.rows]
 
     def wait_for_loads(self, lanes: Lanes) -> None:
         """Let all loads of threads arrive."""
