@@ -32,7 +32,7 @@ from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.emulator.waiting.warpgroups import Warpgroups
 from lab.emulator.wraps import wrap_check
 
-_LATER = "it begins with sm_100, and the CPU executes what sm_90a has"
+_LATER = "it begins with sm_100, of which the CPU executes a part"
 
 Full = Callable[[], Any]
 """Executes an instruction for all threads of the batch."""
@@ -87,7 +87,7 @@ class InstructionBinder:
             else:
                 full, part = self._bind_alu(position, binder)
         except UnknownForm as unknown:
-            why = _LATER if begins_later(instruction.opcode) else str(unknown)
+            why = f"{unknown}: {_LATER}" if begins_later(instruction.opcode) else str(unknown)
             raise unsupported(instruction, why) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
             raise unsupported(instruction, "it takes other operands") from error
