@@ -67,7 +67,7 @@ class _Product:
         thread: The batch's index of the thread that asked for it.
         cells: Cells of shared memory that it reads.
         who: (cells,) the thread.
-        commits: Mbarriers, by their numbers, with the phases in which commits behind it arrived.
+        commits: Mbarriers, by their blocks and numbers, with the phases in which commits behind it arrived.
         read: Some thread knows that it has read its operands.
     """
 
@@ -76,7 +76,7 @@ class _Product:
     thread: int
     cells: Indices
     who: Indices
-    commits: list[tuple[int, int]] = field(default_factory=list)
+    commits: list[tuple[int, int, int]] = field(default_factory=list)
     read: bool = False
 
 
@@ -215,22 +215,30 @@ class TensorMemory:
         self._products = [one for one, gone in zip(self._products, over, strict=True) if not gone]
         self._products.append(_Product(area, position, thread, cells, who))
 
-    def commit(self, thread: int, number: int, phase: int) -> None:
-        """Let a phase of an mbarrier tell of the products that a thread has asked for."""
+    def commit(self, thread: int, block: int, number: int, phase: int) -> None:
+        """Let a phase of a block's mbarrier tell of the products that a thread has asked for."""
         for one in self._products:
             if one.thread == thread:
-                one.commits.append((number, phase))
+                one.commits.append((block, number, phase))
+
+    def _knows(self, one: _Product, threads: Indices) -> Mask:
+        """Return which (count,) threads know that a product is complete; all where nothing is watched."""
+        bulk = self._watch.bulk
+        if bulk is None:
+            return np.ones(len(threads), np.bool_)
+        knows, blocks = np.zeros(len(threads), np.bool_), self._batch.block_of[threads]
+        for block, number, phase in one.commits:
+            knows |= (blocks == block) & (bulk.seen[number, threads] > phase)
+        return knows
 
     def see(self, threads: Indices) -> None:
         """Let threads, which have seen a phase complete, know of the products that it tells of."""
-        shadow, bulk, clocks = self._watch.shadow, self._watch.bulk, self._watch.clocks
-        if shadow is None or bulk is None or clocks is None:
+        shadow, clocks = self._watch.shadow, self._watch.clocks
+        if shadow is None or clocks is None:
             return
         for one in self._products:
             mine = threads[self._batch.block_of[threads] == one.area.block]
-            knows = np.zeros(len(mine), np.bool_)
-            for number, phase in one.commits:
-                knows |= bulk.seen[number, mine] > phase
+            knows = self._knows(one, mine)
             if not knows.any() or not one.cells.size:
                 one.read |= bool(knows.any())
                 continue
@@ -242,14 +250,9 @@ class TensorMemory:
 
     def _find_at_work(self, position: int, area: Area, threads: Indices, verb: str) -> None:
         """Note a fault of threads that use an area while a product to it may be at work."""
-        bulk = self._watch.bulk
-        for one in self._products if bulk is not None else ():
-            if not one.area.meets(area):
-                continue
-            knows = np.zeros(len(threads), np.bool_)
-            for number, phase in one.commits:
-                knows |= bulk.seen[number, threads] > phase if bulk is not None else False
-            if knows.all():
+        for one in self._products:
+            knows = self._knows(one, threads)
+            if knows.all() or not one.area.meets(area):
                 continue
             detail = f"this {verb} what a tcgen05.mma writes that has not been waited for"
             remedy = "a wait for the mbarrier of its tcgen05.commit before the access"

@@ -1,8 +1,9 @@
 """tcgen05: tensor memory, and products of matrices into it that one thread asks for.
 
-What is executed: blocks of their own (cta_group::1), dense products of the kinds f16, tf32, f8f6f4 (8-bit factors) and
-i8 with the factors in shared memory, the first one in tensor memory too; loads and stores of the shape 32x32b. How an
-instruction rounds was not compared with hardware: the rules are those of wgmma, with sums of float32 for 8-bit floats.
+What is executed: dense products of the kinds f16, tf32, f8f6f4 (8-bit factors) and i8, of a block or of a pair
+(cta_group::2), with the factors in shared memory, the first one in tensor memory too; loads and stores of the shape
+32x32b. Of a pair, each block has half of the rows of A and D, and half of the columns of B. How an instruction rounds
+was not compared with hardware: the rules are those of wgmma, with sums of float32 for 8-bit floats.
 
 PTX ISA, TensorCore 5th Generation Family Instructions; the fields of descriptors: CUTLASS, mma_sm100_desc.hpp.
 """
@@ -20,7 +21,7 @@ from lab.emulator import operands
 from lab.emulator.arrays import Addresses, Doubles, Indices
 from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes, warp_of
-from lab.emulator.memory.peers import in_cluster, peer_rows
+from lab.emulator.memory.peers import absent_block, in_cluster, peer_rows
 from lab.emulator.memory.tensor import COLUMNS, LANES, WARPS, Area
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations import descriptors, elements
@@ -58,6 +59,7 @@ class Product:
         signs: Those of A and B, 1 or -1.
         turned: Whether A and B in shared memory are contiguous along m and n.
         saturate: Clamp integers.
+        blocks: 1, or 2 for a pair.
     """
 
     rows: int
@@ -67,13 +69,32 @@ class Product:
     signs: tuple[int, int]
     turned: tuple[bool, bool]
     saturate: bool
+    blocks: int
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The lane of tensor memory of each row of D: 64 rows take 16 lanes of each quarter."""
-        row = np.arange(self.rows)
-        each = self.rows // WARPS
+        """The lanes of tensor memory that D takes: 64 rows of a block alone take 16 lanes of each quarter."""
+        each = LANES // WARPS // 2 if self.rows == _SMALL_ROWS else LANES // WARPS
+        row = np.arange(WARPS * each)
         return tuple((row % each + row // each * (LANES // WARPS)).tolist())
+
+    @property
+    def halves(self) -> int:
+        """Parts of the columns of D: those of 64 rows of a pair's block lie in lanes behind one another."""
+        return 2 if self.blocks == 2 and self.rows == _ROWS else 1  # noqa: PLR2004 - a pair
+
+    def area(self, block: int, first: int) -> Area:
+        """Return where the part of D in a block lies, from a column on."""
+        return Area(block, self.lanes, first, self.columns // self.halves)
+
+    def laid_out(self, part: Doubles) -> Doubles:
+        """Return a block's part of D, (rows, columns), as it lies in lanes and columns."""
+        rows, columns = part.shape
+        return part.reshape(rows, self.halves, -1).swapaxes(0, 1).reshape(rows * self.halves, columns // self.halves)
+
+    def taken_out(self, cells: Doubles) -> Doubles:
+        """Return (lanes, columns) as a block's part of D, (rows, columns)."""
+        return cells.reshape(self.halves, -1, cells.shape[1]).swapaxes(0, 1).reshape(-1, self.columns)
 
 
 @system("tcgen05")
@@ -96,9 +117,11 @@ def tcgen05(site: Site, op: Opcode) -> Run:
         # It orders tcgen05 instructions around a meeting of threads; they are executed in their order here.
         op.finish()
         return lambda _lanes: None
-    op.one_of(("cta_group::1",))
+    pair = op.one_of(("cta_group::1", "cta_group::2")) == "cta_group::2"
+    if pair and site.batch.cluster % 2:
+        raise UnknownForm("a pair of blocks, in a cluster of an odd number")
     if kind == "mma":
-        return _multiply(site, op)
+        return _multiply(site, op, pair=pair)
     return _commit(site, op) if kind == "commit" else _allocation(site, op, kind)
 
 
@@ -227,33 +250,45 @@ def _area(site: Site, warp: int, address: int, columns: int, threads: Indices) -
 def _commit(site: Site, op: Opcode) -> Run:
     """Build a commit: the mbarrier gets an arrival when the thread's earlier products are complete."""
     op.one_of(("mbarrier::arrive::one",))
-    peers = op.flag("shared::cluster")
-    if op.flag("multicast::cluster"):
-        raise UnknownForm("a commit to mbarriers of several blocks")
+    op.flag("shared::cluster")
+    multicast = op.flag("multicast::cluster")
     op.one_of(("b64",))
     op.finish()
-    address, mbarriers, tensor, batch = (
-        site.operands.address(site.texts[0], "shared"),
-        site.mbarriers,
-        site.tensor,
-        site.batch,
-    )
+    address, mbarriers, tensor = site.operands.address(site.texts[0], "shared"), site.mbarriers, site.tensor
+    mask = site.operands.source(site.texts[1], "u16") if multicast else None
+    batch, position = site.batch, site.position
+
+    def arrive(lanes: Lanes, at: Addresses, rows: Indices) -> None:
+        named = mbarriers.name(position, at, lanes, blocks=rows)
+        phases = mbarriers.phases(named)
+        for thread, block, number, phase in zip(
+            named.threads.tolist(), named.blocks.tolist(), named.numbers.tolist(), phases.tolist(), strict=True
+        ):
+            tensor.commit(thread, block, number, phase)
+        ones = np.ones(len(named.threads), np.int64)
+        mbarriers.arrive(position, named, ones, ones * 0)
 
     def run(lanes: Lanes) -> None:
-        at, rows = address(lanes), None
-        if peers and in_cluster(batch, at).all():
-            at, rows = peer_rows(batch, at, lanes)
-        named = mbarriers.name(site.position, at, lanes, blocks=rows)
-        phases = mbarriers.phases(named)
-        for thread, number, phase in zip(named.threads.tolist(), named.numbers.tolist(), phases.tolist(), strict=True):
-            tensor.commit(thread, number, phase)
-        ones = np.ones(len(named.threads), np.int64)
-        mbarriers.arrive(site.position, named, ones, ones * 0)
+        at = address(lanes)
+        known = np.flatnonzero(in_cluster(batch, at))
+        if len(known) < len(at):
+            absent = lanes.take(np.flatnonzero(~in_cluster(batch, at))).indices()
+            site.findings.add("out-of-bounds", position, f"an mbarrier {absent_block(batch)}", absent)
+            lanes, at = lanes.take(known), at[known]
+        offsets, rows = peer_rows(batch, at, lanes)
+        if mask is None:
+            arrive(lanes, offsets, rows)
+            return
+        masks, own = lanes.fill(mask(lanes)), lanes.select(batch.block_of)
+        for rank in range(batch.cluster):
+            chosen = np.flatnonzero(masks >> np.uint16(rank) & np.uint16(1))
+            if len(chosen):
+                arrive(lanes.take(chosen), offsets[chosen], (own - own % batch.cluster + rank)[chosen])
 
     return run
 
 
-def _multiply(site: Site, op: Opcode) -> Run:
+def _multiply(site: Site, op: Opcode, *, pair: bool) -> Run:
     kind = op.one_of(tuple(_KINDS))
     for word in ("collector::a::discard", "collector::a::lastuse", "collector::a::fill", "collector::a::use"):
         op.flag(word)  # hints for a buffer of A
@@ -279,7 +314,7 @@ def _multiply(site: Site, op: Opcode) -> Run:
         for i, thread in enumerate(threads.tolist()):
             if off[i].any():
                 raise unsupported(site.operands.instruction, "a mask of output lanes")
-            form = _form(site, kind, int(codes[i]), thread)
+            form = _form(site, kind, int(codes[i]), thread, pair=pair)
             if form is not None:
                 asked = _Asked(site, form, thread, from_tensor=from_tensor)
                 asked.execute(int(d[i]), int(a[i]), int(b[i]), adds=bool(added[i]), scale=scale)
@@ -287,7 +322,7 @@ def _multiply(site: Site, op: Opcode) -> Run:
     return run
 
 
-def _form(site: Site, kind: str, code: int, thread: int) -> Product | None:
+def _form(site: Site, kind: str, code: int, thread: int, *, pair: bool) -> Product | None:
     """Decode an instruction descriptor; None, and a finding, where the kind has no such product."""
 
     def bits(first: int, count: int) -> int:
@@ -298,18 +333,20 @@ def _form(site: Site, kind: str, code: int, thread: int) -> Product | None:
     td, ta, tb = _SUMS.get(bits(4, 2)), _KINDS[kind].get(bits(7, 3)), _KINDS[kind].get(bits(10, 3))
     rows, columns = bits(24, 5) << 4, bits(17, 6) << 3
     sums = {"kind::i8": ("s32",), "kind::tf32": ("f32",)}.get(kind, ("f16", "f32"))
-    step = 8 if rows == _SMALL_ROWS else 16
+    accepted = tuple(count * (1 + pair) for count in (_SMALL_ROWS, _ROWS))
+    step = 32 if pair and rows == accepted[0] else 8 if rows == _SMALL_ROWS else 16
     if ta is None or tb is None or td not in sums:
         if kind == "kind::f8f6f4" and bits(7, 3) in {3, 4, 5} | set(_KINDS[kind]):
             raise unsupported(site.operands.instruction, "factors of 4 or 6 bits")
         why = f"types {bits(4, 2)}, {bits(7, 3)}, {bits(10, 3)} of D, A and B"
-    elif rows not in (_SMALL_ROWS, _ROWS) or columns % step or not 0 < columns <= _MOST_COLUMNS:
-        why = f"{rows} rows and {columns} columns; accepted are 64 and 128 rows, and 8 or 16 to 256 columns"
+    elif rows not in accepted or columns % step or not 0 < columns <= _MOST_COLUMNS:
+        counts = " and ".join(map(str, accepted))
+        why = f"{rows} rows and {columns} columns; accepted are {counts} rows, and columns in steps of {step} to 256"
     else:
         depth = _K_BYTES * 8 // elements.BITS[ta]
         turned = (bool(bits(15, 1)), bool(bits(16, 1)))
         signs = (1 - 2 * bits(13, 1), 1 - 2 * bits(14, 1))
-        return Product(rows, columns, depth, (td, ta, tb, td), signs, turned, bool(bits(3, 1)))
+        return Product(rows, columns, depth, (td, ta, tb, td), signs, turned, bool(bits(3, 1)), 1 + pair)
     detail = f"the instruction descriptor {code:#010x} has {why}, which {kind} does not have"
     site.findings.add("tensor-memory-misuse", site.position, detail, np.array([thread]))
     return None
@@ -320,9 +357,10 @@ class _Asked:
 
     def __init__(self, site: Site, form: Product, thread: int, *, from_tensor: bool) -> None:
         self._site, self._form, self._thread, self._from_tensor = site, form, thread, from_tensor
-        self._block = int(site.batch.block_of[thread])
-        self._cells: list[Indices] = []
-        self._who: list[Indices] = []
+        own = int(site.batch.block_of[thread])
+        self._blocks = tuple(range(own - own % form.blocks, own - own % form.blocks + form.blocks))
+        self._cells: dict[int, list[Indices]] = {block: [np.zeros(0, np.int64)] for block in self._blocks}
+        self._who: dict[int, list[Indices]] = {block: [np.zeros(0, np.int64)] for block in self._blocks}
 
     def execute(self, d: int, a: int, b: int, *, adds: bool, scale: int) -> None:
         """Multiply, and write D.
@@ -335,45 +373,60 @@ class _Asked:
             scale: What D holds is divided by two to this power before.
         """
         site, form, threads = self._site, self._form, np.array([self._thread])
-        area = Area(self._block, form.lanes, d & 0xFFFF, form.columns)
+        areas = [form.area(block, d & 0xFFFF) for block in self._blocks]
         if d >> 16:
             detail = f"D begins at lane {d >> 16} of tensor memory; accepted is 0"
             site.findings.add("tensor-memory-misuse", site.position, detail, threads)
             return
-        if not site.tensor.within(site.position, area, threads):
+        if not all(site.tensor.within(site.position, area, threads) for area in areas):
             return
-        first = self._tensor_factor(a) if self._from_tensor else self._factor(a, 1)
-        second = self._factor(b, 2)
+        first = self._joined(self._tensor_factor if self._from_tensor else self._first, a)
+        second = self._joined(self._second, b)
         if first is None or second is None:
             return
         td = form.types[0]
         before = np.zeros((form.rows, form.columns))
         if adds:
-            before = _decoded(site.tensor.held(site.position, area, self._thread), td) * 2.0**-scale
+            held = [site.tensor.held(site.position, area, self._thread) for area in areas]
+            before = np.concatenate([form.taken_out(_decoded(cells, td)) for cells in held]) * 2.0**-scale
         total = multiply_add(
             first[None] * form.signs[0], second.T[None] * form.signs[1], before[None], form.types, "tcgen05"
         )
         if td == "s32":
             total = narrowed(total, saturate=form.saturate)
-        site.tensor.write(area, _encoded(total[0], td))
-        empty = np.zeros(0, np.int64)
-        cells = np.concatenate(self._cells) if self._cells else empty
-        site.tensor.begin(site.position, area, self._thread, cells, np.concatenate(self._who) if self._who else empty)
+        for area, part in zip(areas, np.split(total[0], form.blocks), strict=True):
+            site.tensor.write(area, _encoded(form.laid_out(part), td))
+            cells, who = np.concatenate(self._cells[area.block]), np.concatenate(self._who[area.block])
+            site.tensor.begin(site.position, area, self._thread, cells, who)
 
-    def _tensor_factor(self, address: int) -> Doubles | None:
+    def _joined(self, fetch: Callable[[int, int], Doubles | None], word: int) -> Doubles | None:
+        """Return the parts of a factor in all blocks, one behind another; None where one is not there."""
+        parts = [fetch(block, word) for block in self._blocks]
+        there = [part for part in parts if part is not None]
+        return np.concatenate(there) if len(there) == len(parts) else None
+
+    def _tensor_factor(self, block: int, address: int) -> Doubles | None:
         """Return A from tensor memory, where elements are packed; None where it is not allocated."""
         form, site = self._form, self._site
+        if form.halves > 1:
+            raise unsupported(site.operands.instruction, "A of 64 rows of a block of a pair in tensor memory")
         columns = form.depth * elements.BITS[form.types[1]] // elements.REGISTER_BITS
-        area = Area(self._block, form.lanes, address & 0xFFFF, columns)
+        area = Area(block, form.lanes, address & 0xFFFF, columns)
         if not site.tensor.within(site.position, area, np.array([self._thread])):
             return None
         return elements.decode(np.ascontiguousarray(site.tensor.held(site.position, area, self._thread)), form.types[1])
 
-    def _factor(self, word: int, number: int) -> Doubles | None:
-        """Return A or B from shared memory, (rows or columns, depth); None where its descriptor is wrong."""
+    def _first(self, block: int, word: int) -> Doubles | None:
+        return self._factor(block, word, 1)
+
+    def _second(self, block: int, word: int) -> Doubles | None:
+        return self._factor(block, word, 2)
+
+    def _factor(self, block: int, word: int, number: int) -> Doubles | None:
+        """Return a block's rows of A or columns of B, (count, depth), by a descriptor; None where that is wrong."""
         site, form = self._site, self._form
         t, turned = form.types[number], form.turned[number - 1]
-        rows = form.rows if number == 1 else form.columns
+        rows = (form.rows if number == 1 else form.columns) // form.blocks
         found = self._descriptor(word, "AB"[number - 1])
         if found is None:
             return None
@@ -384,7 +437,7 @@ class _Asked:
             offsets = descriptors.across_k(found, form.depth, rows * width // (8 * PIECE))
         else:
             offsets = descriptors.along_k(found, rows, form.depth * width // (8 * PIECE))
-        values = self._load(offsets[0])
+        values = self._load(block, offsets[0])
         if values is None:
             return None
         decoded = elements.decode(np.ascontiguousarray(values).view(np.uint32), t)
@@ -400,8 +453,8 @@ class _Asked:
             self._site.findings.add("tensor-memory-misuse", self._site.position, detail, np.array([self._thread]))
         return found
 
-    def _load(self, offsets: Addresses) -> np.ndarray | None:
-        """Return the bytes of (lines, pieces) pieces of shared memory, (lines, bytes), checked."""
+    def _load(self, block: int, offsets: Addresses) -> np.ndarray | None:
+        """Return the bytes of (lines, pieces) pieces of a block's shared memory, (lines, bytes), checked."""
         site, shared = self._site, self._site.memory.shared
         threads = np.array([self._thread])
         if offsets.size and int(offsets.max()) > shared.size - PIECE:
@@ -410,14 +463,14 @@ class _Asked:
             )
             site.findings.add("out-of-bounds", site.position, detail, threads, address=int(offsets.max()))
             return None
-        places = offsets + int(shared.places(np.zeros(1, np.int64), threads)[0])
+        places = offsets + block * shared.stride
         shadow = site.memory.watch.shadow
         if shadow is not None:
             read = shadow.begin_async_read(places.reshape(1, -1), PIECE, threads, site.position, what="tcgen05.mma")
             least = np.full(len(read.reader), offsets.min())
             site.memory.watch.report_shared(site.position, read.who, least, read.found)
-            self._cells.append(read.cells)
-            self._who.append(read.who)
+            self._cells[block].append(read.cells)
+            self._who[block].append(read.who)
         values = shared.data[places[..., None] + np.arange(PIECE)]
         return np.asarray(values).reshape(len(offsets), -1)
 

@@ -153,6 +153,43 @@ def test_a_product_through_tensor_memory(t, rows, columns):
     np.testing.assert_array_equal(out, wanted)
 
 
+def test_sums_of_float16_take_a_column_each(monkeypatch):
+    monkeypatch.setitem(TYPES, "f16", ("unsigned short", "f16", 0, ("unsigned", "(unsigned)", np.uint32)))
+    emulation, out, wanted = run(body=GOOD + "// sums of float16")
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out.astype(np.uint16).view(np.float16), wanted)
+
+
+FROM_TENSOR = """
+    allocate(); initialise(); before(); __syncthreads(); after();
+    load(0); proxy();
+    for (int i = 0; i < 8; ++i) d[i] = ((const u32*)a)[t * depth / 2 + i];
+    put(16); stored(); before(); __syncthreads(); after();
+    if (t == 0) {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; "
+            "tcgen05.mma.cta_group::1.kind::KIND [%0], [%1], %2, %3, p; }" :: "r"(base), "r"(base + 16),
+            "l"(described(at(sb), 0, 1024, 2)), "r"((u32)(DESCRIBED | N >> 3 << 17 | M >> 4 << 24)) : "memory");
+        commit();
+    }
+    wait(0); after();
+    for (int column = 0; column < N; column += 8) { get(column); loaded(); store(column); }
+    before(); __syncthreads(); free();
+"""
+
+
+def test_the_first_factor_comes_from_tensor_memory():
+    words = {"KIND": "f16", "DESCRIBED": str(TYPES["f16"][2])}
+    body = FROM_TENSOR
+    for word, meaning in words.items():
+        body = body.replace(word, meaning)
+    emulation, out, _ = run(body, steps=1)
+    assert emulation.clean, emulation.findings
+    (_, left), (_, right) = factors("f16", 128, 64, 1), factors("f16", 16, 64, 2)
+    np.testing.assert_array_equal(out, left[:, :16] @ right[:, :16].T)
+    emulation, _, _ = run(body.replace("stored();", ""), steps=1)
+    assert {one.kind for one in emulation.findings} == {"async-not-waited"}
+
+
 @pytest.mark.parametrize("schedule", [1, 2, 3])
 def test_threads_come_in_any_order(schedule):
     emulation, out, wanted = run(schedule=schedule)
@@ -255,6 +292,7 @@ def test_a_store_is_waited_for_before_a_product_reads_it():
         ("32x32b.x8", "16x256b.x2"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::mxf4"),
         ("tcgen05.commit.cta_group::1", "tcgen05.commit.cta_group::2"),
+        ("tcgen05.wait::ld.sync.aligned", "tcgen05.shift.cta_group::1.down [%r1]"),
     ],
 )
 def test_what_is_not_executed_is_refused_by_name(old, new):
@@ -263,3 +301,85 @@ def test_what_is_not_executed_is_refused_by_name(old, new):
     a, b, out = np.zeros((128, 64), np.uint16), np.zeros((16, 64), np.uint16), np.zeros((128, 16), np.float32)
     with pytest.raises(UnsupportedInstruction, match="tcgen05"):
         launch(text, "k", 1, 128, [a, b, out, 64])
+
+
+MULTICAST = """multicast::cluster.b64 [%0], %1;"
+            :: "r"(at(&done)), "h"((unsigned short)3) : "memory"); };
+    const auto wait"""
+RANK = """    const int t = threadIdx.x, warp = t / 32, rank = blockIdx.x;
+    a += rank * M * depth; b += rank * N * depth;
+    const auto meet = [] {
+        asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory"); };
+"""
+CLUSTER = [
+    ("void k(", "void __cluster_dims__(2, 1, 1) k("),
+    ("cta_group::1", "cta_group::2"),
+    ("constexpr int M = ROWS, N = COLUMNS,", "constexpr int M = ROWS / 2, N = COLUMNS / 2,"),
+    ("u64)(start >> 4) |", "u64)(start >> 4 & 0x3FFF) |"),
+    ("N >> 3 << 17 | M >> 4 << 24", "N >> 2 << 17 | M >> 3 << 24"),
+    ('b64 [%0];"\n            :: "r"(at(&done)) : "memory"); };\n    const auto wait', MULTICAST),
+    ("    const int t = threadIdx.x, warp = t / 32;\n", RANK),
+    ("M == 128 ? t : warp * 16 + t % 32", "M == 128 ? t : t % 64"),
+    ("if (M == 128 || t % 32 < 16)", "if (true)"),
+    ("out[row() * N + column + i]", "out[(rank * M + row()) * 2 * N + column + i + (M == 64 ? t / 64 * N : 0)]"),
+]
+PAIR = """
+    allocate(); relinquish(); initialise();
+    before(); meet(); after();
+    for (int k0 = 0, phase = 0; k0 < depth; k0 += DEPTH, phase ^= 1) {
+        load(k0); proxy(); meet();
+        if (rank == 0 && t == 0) { product(k0); commit(); }
+        wait(phase);
+    }
+    after();
+    for (int column = 0; column < (M == 64 ? N : 2 * N); column += 8) { get(column); loaded(); store(column); }
+    before(); meet();
+    free();
+"""
+
+
+def run_pair(old="", new="", t="f16", rows=256, columns=32, steps=2, schedule=0):
+    depth = steps * 128 // np.dtype(factors(t, 1, 1, 0)[0].dtype).itemsize
+    (a, left), (b, right) = factors(t, rows, depth, 1), factors(t, columns, depth, 2)
+    c, kind, types, (sums, value, dtype) = TYPES[t]
+    text = KERNEL
+    for alone, together in CLUSTER:
+        assert alone in text, alone
+        text = text.replace(alone, together)
+    words = {"ROWS": rows, "COLUMNS": columns, "DESCRIBED": types, "ALLOCATED": 32, "KIND": kind, "VALUE": value}
+    for word, meaning in {**words, "BODY": PAIR}.items():
+        text = text.replace(word, str(meaning))
+    assert old in text
+    text = text.replace(old, new) if old else text
+    out = np.zeros((rows, columns), dtype)
+    text = compiling.compile_text(f"typedef {c} T; typedef {sums} S;{text}", "-lineinfo", arch="compute_100a")
+    return launch(text, "k", 2, 128, [a, b, out, depth], schedule=schedule), out, left @ right.T
+
+
+@pytest.mark.parametrize(
+    ("t", "rows", "schedule"), [("f16", 256, 0), ("tf32", 256, 1), ("f16", 128, 2), ("s8", 128, 0)]
+)
+def test_a_pair_of_blocks_multiplies(t, rows, schedule):
+    emulation, out, wanted = run_pair(t=t, rows=rows, schedule=schedule)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, wanted)
+
+
+PAIR_WRONG = [
+    ("no wait of the second block", "wait(phase);", "if (rank == 0) wait(phase);", "async-not-waited"),
+    ("a commit to one block", "(unsigned short)3", "(unsigned short)1", "mbarrier-deadlock"),
+    ("no meeting behind the loads", "proxy(); meet();", "proxy();", "shared-race"),
+    ("no allocation in the second block", "allocate();", "if (rank == 0) allocate();", "tensor-memory-misuse"),
+    ("not freed by the second block", "free();", "if (rank == 0) free();", "tensor-memory-misuse"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "kind"), [one[1:] for one in PAIR_WRONG], ids=[one[0] for one in PAIR_WRONG])
+def test_wrong_uses_by_a_pair_are_found(old, new, kind):
+    emulation, _, _ = run_pair(old, new)
+    assert kind in {finding.kind for finding in emulation.findings}, emulation.findings
+
+
+def test_a_pair_needs_a_cluster():
+    with pytest.raises(UnsupportedInstruction, match="a pair of blocks"):
+        run_pair("__cluster_dims__(2, 1, 1)", "")
