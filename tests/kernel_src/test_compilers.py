@@ -64,7 +64,7 @@ def requests() -> dict[str, CompileRequest]:
             found[planned.point.kernel.template.name] = for_its_target(planned.request)
     for name, problem in TUNED.items():
         template = kernels.load(name, ROOTS)
-        instance = Instance(template, template.completed({}), GemmProblem(**problem).model_dump())
+        instance = Instance(template, template.completed({}), GemmProblem.model_validate(problem).model_dump())
         found[name] = for_its_target(CompileRequest(instance.source, "kernel.cu", "sm_90"))
     return found
 

@@ -335,7 +335,7 @@ def _form(site: Site, kind: str, code: int, thread: int, *, pair: bool) -> Produ
     sums = {"kind::i8": ("s32",), "kind::tf32": ("f32",)}.get(kind, ("f16", "f32"))
     accepted = tuple(count * (1 + pair) for count in (_SMALL_ROWS, _ROWS))
     step = 32 if pair and rows == accepted[0] else 8 if rows == _SMALL_ROWS else 16
-    if ta is None or tb is None or td not in sums:
+    if td is None or ta is None or tb is None or td not in sums:
         if kind == "kind::f8f6f4" and bits(7, 3) in {3, 4, 5} | set(_KINDS[kind]):
             raise unsupported(site.operands.instruction, "factors of 4 or 6 bits")
         why = f"types {bits(4, 2)}, {bits(7, 3)}, {bits(10, 3)} of D, A and B"
