@@ -171,7 +171,15 @@ def test_an_architecture_of_several_cards_says_which_it_may_mean():
 
 @pytest.mark.parametrize(
     ("names", "arch"),
-    [(("RTX 4070",), "sm_89"), ((), "sm_90"), ((), "sm_90a"), ((), "sm_72"), ((), "sm_121"), ((), "sm_88"), (("A10",), "sm_86")],
+    [
+        (("RTX 4070",), "sm_89"),
+        ((), "sm_90"),
+        ((), "sm_90a"),
+        ((), "sm_72"),
+        ((), "sm_121"),
+        ((), "sm_88"),
+        (("A10",), "sm_86"),
+    ],
 )
 def test_an_architecture_means_one_card(names, arch):
     """The user named it, the estimates were compared with it, or there is no other."""
