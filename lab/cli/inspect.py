@@ -380,13 +380,16 @@ def _compile(
     title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = (), follow: Follow = _alone
 ) -> Inspection:
     built = build(compiler, request)
-    listings = (_ptx(built.build.ptx, "kernel.ptx", follow), _sass(built.disassembly, "kernel.sass", follow))
+    listings: tuple[InspectedListing, ...] = (_ptx(built.build.ptx, "kernel.ptx", follow),)
+    if not built.disassembly.lacking:
+        listings += (_sass(built.disassembly, "kernel.sass", follow),)
     if only:
-        listings = tuple(  # type: ignore[assignment]
+        listings = tuple(
             InspectedListing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
             for listing in listings
         )
-    return Inspection(title, request.source, listings, built.build.log)
+    log = "\n".join(filter(None, (built.build.log, built.disassembly.lacking)))
+    return Inspection(title, request.source, listings, log)
 
 
 def _ptx(text: str, file: str, follow: Follow = _alone) -> InspectedListing:

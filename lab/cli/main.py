@@ -58,6 +58,14 @@ Cluster = Annotated[
         help="local: every GPU of this machine measures; tls://host:8786: a Dask cluster.", show_default="the first GPU"
     ),
 ]
+PredictedGpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        help="GPU to predict for in place of the experiment's: 'RTX 4090'. May be repeated, one for each architecture.",
+    ),
+]
+NoGpu = Annotated[bool, typer.Option("--no-gpu", help="Measure nothing, even where there is a GPU.")]
 GpuModel = Annotated[
     str,
     typer.Option(help="Part of the name of the GPUs to measure on: H200. Models are never mixed.", show_default=False),
@@ -131,7 +139,8 @@ def run(
     toolchain: Annotated[
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
     ] = None,
-    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    gpu: PredictedGpus = None,
+    no_gpu: NoGpu = False,
     emulate: Annotated[
         Literal["small", "full"],
         typer.Option(help="Problem that the CPU executes: the experiment's small one, or the full one, unchecked."),
@@ -166,7 +175,7 @@ def run(
 
     if cluster in {None, clusters.LOCAL}:
         workers.prepare()  # while this process imports, too
-        if gpu:
+        if not no_gpu:
             ahead.prepare()
     from lab.cli.live.run_account import RunAccount
     from lab.cli.live.serving import LivePage
@@ -178,7 +187,8 @@ def run(
         output=output,
         max_variants=max_variants,
         jobs=jobs,
-        measure=gpu,
+        measure=not no_gpu,
+        gpus=tuple(gpu or ()),
         emulate=not no_emulate,
         whole=emulate == "full",
         archs=tuple(word.strip() for words in arch or () for word in words.split(",")),
@@ -247,7 +257,8 @@ def tune(
         int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes.", show_default="one for each core")
     ] = None,
     arch: Annotated[str, typer.Option(help="Architecture in place of the file's: sm_90.", show_default=False)] = "",
-    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU; else times are predicted.")] = True,
+    gpu: Annotated[str, typer.Option(help="GPU to predict for in place of the file's: H200.", show_default=False)] = "",
+    no_gpu: NoGpu = False,
     resume: Annotated[
         bool | None,
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
@@ -265,7 +276,7 @@ def tune(
 
     from lab.gpu.process import ahead
 
-    if gpu and cluster in {None, clusters.LOCAL}:
+    if not no_gpu and cluster in {None, clusters.LOCAL}:
         ahead.prepare()  # while this process imports
     from lab.cli.live.serving import LivePage
     from lab.cli.live.tune_account import TuneAccount
@@ -281,8 +292,9 @@ def tune(
     options = TuningOptions(
         output=output,
         jobs=jobs,
-        measure=gpu,
+        measure=not no_gpu,
         arch=arch,
+        gpu=gpu,
         gpu_model=gpu_model,
         resume=resume,
         command=command,
@@ -574,7 +586,8 @@ def try_kernel(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Run directory.", show_default="reports/<kernel>")
     ] = None,
-    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    gpu: PredictedGpus = None,
+    no_gpu: NoGpu = False,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
@@ -596,7 +609,7 @@ def try_kernel(
         tuple(reference or ()),
         {name: words for name, words in given.items() if words is not None},
     )
-    options = RunOptions(output=output, measure=gpu, emulate=emulate)
+    options = RunOptions(output=output, measure=not no_gpu, gpus=tuple(gpu or ()), emulate=emulate)
     with run_progress() as progress:
         outcome = run_mapping(experiment_of(source, asked), options, progress)
     raise typer.Exit(_print_run(outcome))

@@ -132,7 +132,8 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     _print_reasons(console, outcome.lean_records)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    said = (*outcome.run.notes, *_not_launched(outcome.lean_records), *_not_executed(outcome.lean_records))
+    records = outcome.lean_records
+    said = (*outcome.run.notes, *_not_listed(records), *_not_launched(records), *_not_executed(records))
     for note in dict.fromkeys(said):
         console.print(Text(f"warning: {note}", style="yellow"))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
@@ -157,6 +158,12 @@ def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
     reasons = Counter((one.gpu, one.limited_by) for one in predicted if one.blocks_per_sm == 0)
     total = len(records)
     return [f"{count} of {total} variants cannot be launched on {gpu}: {why}" for (gpu, why), count in reasons.items()]
+
+
+def _not_listed(records: Sequence[VariantRecord]) -> list[str]:
+    """Say which variants have no SASS, once for each reason."""
+    reasons = Counter(one.build.lacking for one in records if one.build and one.build.lacking)
+    return [f"{count} of {len(records)} variants have no SASS: {why}" for why, count in reasons.items()]
 
 
 def _not_executed(records: Sequence[VariantRecord]) -> list[str]:

@@ -29,7 +29,7 @@ _LATER = re.compile(
 
 
 def begins_later(opcode: str) -> bool:
-    """Return whether an instruction begins with sm_100, and so with nothing that the emulator executes."""
+    """Return whether an instruction begins with sm_100; the emulator executes a part of those."""
     return _LATER.match(f"{opcode}.") is not None
 
 

@@ -27,6 +27,7 @@ FindingKind = Literal[
     "mbarrier-misuse",
     "mbarrier-deadlock",
     "wgmma-misuse",
+    "tensor-memory-misuse",
     "barrier-divergence",
     "missing-cluster-sync",
     "warp-divergence",

@@ -268,7 +268,10 @@ class MeasuringFile(Strict):
         description="Further compiler options: [--use_fast_math, --maxrregcount=64, -DNAME=VALUE]. A list of lists is "
         "swept: every variant is built with each",
     )
-    gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
+    gpu: str | list[str] | None = Field(
+        None,
+        description="GPU to predict for: RTX 4090; a list where archs name several; the arch's usual one by default",
+    )
     seed: int = Field(0, ge=0, description="Seed of the random inputs")
     search: SearchModel | None = Field(
         None,

@@ -68,6 +68,7 @@ class BuildRecord:
         launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`,
             `cluster`, `hidden_pointers` and `scratch_bytes`.
         warnings: Of the compiler, a line each, with their place; without names that are never used.
+        lacking: Why there is no SASS, with the package that lists it; empty where there is.
     """
 
     toolchain: str
@@ -81,6 +82,7 @@ class BuildRecord:
     symbols: Mapping[str, str] = field(default_factory=dict)
     launch: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Built:
         disassembly: From the disassembler.
         cached: Both came from the cache.
         ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
-        sass: The same for the SASS.
+        sass: The same for the SASS; empty where no disassembler lists it.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
         signatures: Symbol to the parameters of its PTX entry.
         loops: Symbol to its main loop for the model of the schedulers; empty where the architecture has no model.

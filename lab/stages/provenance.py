@@ -49,7 +49,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         made = outcome.build
         texts = {
             "kernel.ptx": made.ptx,
-            "kernel.sass": outcome.disassembly.text,
+            **({} if outcome.disassembly.lacking else {"kernel.sass": outcome.disassembly.text}),
             "kernel.cubin": made.cubin,
             "build.log": made.log,
         }

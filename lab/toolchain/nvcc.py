@@ -81,7 +81,7 @@ class Nvcc:
 
     def supports(self, arch: str) -> bool:
         """Return whether this nvcc can target `arch`."""
-        return can_target(arch, self.architectures)
+        return can_target(arch, self.architectures, self.version)
 
     def compile(self, request: CompileRequest) -> Build:
         """Compile.

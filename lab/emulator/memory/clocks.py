@@ -558,12 +558,21 @@ class BatchClocks:
             limit: What the block's barriers ordered, for each of its threads; None: what they ordered until now.
         """
         block, times = self._times(who, own, self.limit[who].max() if limit is None else limit)
-        known: KnownTimes | None = KnownTimes({block: times})
+        met = 0 if self._cluster_limit is None else int(self._cluster_limit[who].max())
+        peers = self._peers(block) if met else ()
+        known: KnownTimes | None = KnownTimes({block: times} | {one: np.full(len(times), met) for one in peers})
         know = self.launch.know
         if know is not None:
             for one in {id(one): one for one in know[who + self.base].tolist()}.values():
                 known = self.launch.join(known, one)
         return known
+
+    def _peers(self, block: int) -> list[int]:
+        """Return the other blocks of a cluster, by their numbers in the launch."""
+        first = self.base // self.launch.padded
+        row = block - first
+        start = row - row % self._batch.cluster
+        return [first + one for one in range(start, start + self._batch.cluster) if one != row]
 
     def _teach(self, who: Indices, knowledge: KnownTimes | None, *, loosely: bool = False) -> None:
         """Merge clocks into (count,) threads of the batch; loosely where only the leniency for locks says so."""

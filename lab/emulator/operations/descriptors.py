@@ -1,4 +1,4 @@
-"""Matrix descriptors of wgmma: where the 16-byte pieces of an operand lie in shared memory.
+"""Matrix descriptors of wgmma and tcgen05: where the 16-byte pieces of an operand lie in shared memory.
 
 PTX ISA, Asynchronous Warpgroup Level Matrix Shared Memory Layout. A pattern of eight rows of 16, 32, 64 or 128 bytes is
 repeated; within it, the place of a piece in its row is swizzled by the number of the row.
@@ -50,6 +50,22 @@ def decode(words: NDArray[np.uint64]) -> Descriptors:
 
     base = ((words >> np.uint64(49)) & np.uint64(7)).astype(np.int64)
     return Descriptors(field(0), field(16), field(32), base, _PIECES[(words >> np.uint64(62)).astype(np.int64)])
+
+
+def decode_tcgen05(word: int) -> Descriptors | None:
+    """Decode a matrix descriptor of tcgen05, as (1,) arrays; None where a fixed field has another value.
+
+    Its patterns are those of wgmma; the mode of swizzling has three bits. Offsets that are absolute addresses, and
+    swizzling by 32 bytes, are not known here.
+    """
+    pieces = {0: 1, 2: 8, 4: 4, 6: 2}.get(word >> 61)
+    if pieces is None or word >> 46 & 7 != 1 or word >> 52 & 0x1FF:
+        return None
+
+    def field(first: int) -> Addresses:
+        return np.array([(word >> first & int(_FIELD)) * PIECE])
+
+    return Descriptors(field(0), field(16), field(32), np.array([word >> 49 & 7]), np.array([pieces]))
 
 
 def along_k(found: Descriptors, rows: int, count: int) -> Addresses:

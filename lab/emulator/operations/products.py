@@ -21,8 +21,8 @@ from lab.emulator import floats
 from lab.emulator.arrays import Doubles
 from lab.emulator.operations.elements import SMALLEST
 
-Unit = Literal["mma", "wgmma"]
-"""Which instructions are meant: those of a warp, or those of a warpgroup."""
+Unit = Literal["mma", "wgmma", "tcgen05"]
+"""Which instructions are meant: those of a warp, of a warpgroup, or those into tensor memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ RULES: dict[tuple[Unit, str], SumRule] = {
     ("wgmma", "bf16"): _HALF,
     ("wgmma", "tf32"): _SINGLE,
     ("wgmma", "fp8"): SumRule(block=32, kept=13, fraction=13),
+    ("tcgen05", "f16"): _HALF,
+    ("tcgen05", "bf16"): _HALF,
+    ("tcgen05", "tf32"): _SINGLE,
+    ("tcgen05", "fp8"): SumRule(block=32, kept=25),
 }
-"""Unit and element type to its rule, on an H200 (sm_90)."""
+"""Unit and element type to its rule, on an H200 (sm_90); those of tcgen05 were not compared with hardware."""
 
 _NOTHING = -100_000  # an exponent below that of any number
 _LEAST = -900  # far beyond the exponents of products, and such that its power of two is a normal number

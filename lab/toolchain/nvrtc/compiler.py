@@ -37,6 +37,9 @@ _SPELLINGS = {
 """Words of GNU C++ that nvcc takes, and the option with which NVRTC takes them."""
 _SPELT = re.compile(rf"(?<!\w)(?:{'|'.join(_SPELLINGS)})(?!\w)")
 
+_FIRST_WITH_CPP17 = 12
+"""Major version from which on NVRTC compiles C++17 by default; 11.8 compiles C++03."""
+
 _MOST_SHOWN = 3
 """Headers that are not here and that an error names."""
 
@@ -74,12 +77,13 @@ class Nvrtc:
 
     @property
     def identity(self) -> str:
-        """The headers' versions."""
-        return f"headers {self.header_version}" + (f", CUTLASS {self.cutlass_version}" if self.cutlass_version else "")
+        """The headers' versions, and the dialect where it is not the version's own."""
+        cutlass = f", CUTLASS {self.cutlass_version}" if self.cutlass_version else ""
+        return "".join([f"headers {self.header_version}", cutlass, *_dialect(self.version, ())])
 
     def supports(self, arch: str) -> bool:
         """Return whether this NVRTC can target `arch`."""
-        return can_target(arch, self.architectures)
+        return can_target(arch, self.architectures, self.version)
 
     def compile(self, request: CompileRequest) -> Build:
         """Compile.
@@ -98,6 +102,7 @@ class Nvrtc:
             "--generate-line-info",
             "--ptxas-options=-v",
             *_without_cache(self.version),
+            *_dialect(self.version, request.options),
             *_spellings((request.source, *dict(request.included).values())),
             *accepted(request.options, NVRTC),
         )
@@ -160,6 +165,17 @@ def _without_cache(version: str) -> tuple[str, ...]:
     """
     numbers = tuple(int(part) for part in version.split(".")[:2])
     return ("--no-cache",) if numbers >= FIRST_WITH_CACHE else ()
+
+
+def _dialect(version: str, options: Sequence[str]) -> tuple[str, ...]:
+    """Return the option for C++17, which nvcc and newer NVRTCs compile by default, where this version does not.
+
+    Args:
+        version: The version.
+        options: The user's, which may name a dialect.
+    """
+    named = any(re.match(r"--?std\b", option) for option in options)
+    return ("--std=c++17",) if int(version.split(".", maxsplit=1)[0]) < _FIRST_WITH_CPP17 and not named else ()
 
 
 def _spellings(texts: Iterable[str]) -> tuple[str, ...]:
