@@ -14,9 +14,10 @@ from lab.isa.cuda.names import declared_line, template_line, used_names
 from lab.templates.front_matter import Template
 from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.device import device_part, holds_kernel
+from lab.templates.plain.lambdas import with_lambdas
 from lab.templates.plain.macros import chosen_macros, shielded, with_macros
 from lab.toolchain.includes import gather
-from lab.toolchain.nvrtc.standard import IMPLICIT
+from lab.toolchain.nvrtc.standard import IMPLICIT, always_there
 
 _DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=|\bvoid\s+(\w+)\s*\(")
 
@@ -128,7 +129,9 @@ def _device_parts(text: str, included: Mapping[str, str]) -> tuple[str, dict[str
     every = [text, *included.values()]
     if not holds_kernel(every):
         return text, dict(included)
-    return device_part(text, included.values()), {name: device_part(one, every) for name, one in included.items()}
+    every = [with_lambdas(one) for one in every]
+    parts = [device_part(one, every) for one in every]
+    return parts[0], dict(zip(included, parts[1:], strict=True))
 
 
 def implied_headers(texts: Iterable[str]) -> str:
@@ -140,6 +143,5 @@ def implied_headers(texts: Iterable[str]) -> str:
     used = frozenset().union(*(used_names(one) for one in every))
     own = {one.name for text in every for one in definitions(text)}
     own |= {name for text in every for pair in _DECLARED.findall(text) for name in pair}
-    return "".join(
-        f"#include <{header}>\n" for header, names in IMPLICIT.items() if used & names and not own & used & names
-    )
+    implied = [header for header, names in IMPLICIT.items() if used & names and not own & used & names]
+    return "".join(f"#include <{header}>\n" for header in (*implied, *always_there(every)))
