@@ -309,7 +309,9 @@ def tune(
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A .ptx, .cubin or .cu file, or an experiment.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="A .ptx, .cubin, .cu, .cuh or .h file, or an experiment.", show_default=False)
+    ],
     variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
@@ -318,13 +320,28 @@ def inspect(
     run_operator: Annotated[
         bool, typer.Option("--run-operator", help="Run the experiment's own operator, a Python file, in a worker.")
     ] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Show only the hot loop of the listings.")] = False,
+    kernel: Annotated[
+        str | None, typer.Option(help="Kernel, or instance of a template: 'scale<float>'.", show_default="all")
+    ] = None,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="Macro of a .cu file: TILE=32.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the source and whole listings, not only hot loops.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
+    """Show registers, spills and the hot loop of each kernel: PTX, SASS and the instruction mix.
+
+    Flags are read from compile_commands.json or a Makefile beside the source. On a terminal, a pager shows what is
+    longer than the screen.
+    """
     from lab.cli import inspect, tables
     from lab.cli.listing import print_inspection
     from lab.cli.live.work import work_progress
+    from lab.cli.terminal import paged
 
     console = _stdout()
     file = shipped.experiment(file)
@@ -339,11 +356,13 @@ def inspect(
         shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
         with work_progress(_stderr()) as progress:
-            shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
+            options = inspect.SourceOptions(arch, toolchain, kernel, root, tuple(include or ()), tuple(define or ()))
+            shown = inspect.inspect_file(file, options, follow=progress.follow)
     if as_json:
         _print_json(shown.to_json(isa))
     else:
-        print_inspection(console, shown, hot_only=hot)
+        with paged(console):
+            print_inspection(console, shown, full=full)
 
 
 @app.command()
