@@ -164,11 +164,16 @@ def _inspect_source(file: Path, options: SourceOptions, follow: Follow) -> Inspe
         kernels: tuple[str, ...] = unit.named(options.kernel)
     else:
         kernels = tuple(one.expression for one in unit.instances)
-    made = compile_unit(unit, options.arch, kernels, options.toolchain)
+    guesses = {one.expression for one in unit.instances if one.assumed} if options.kernel is None else set[str]()
+    made = compile_unit(unit, options.arch, kernels, options.toolchain, guesses)
     build_, notes = made.compiled.build, list(made.notes)
     if unit.flags.file is not None:
         notes.insert(0, f"flags of {unit.flags.file}: {unit.flags.words}")
-    notes += [f"{one.expression}: assumed {', '.join(one.assumed)}" for one in unit.instances if one.assumed]
+    notes += [
+        f"{one.expression}: assumed {', '.join(one.assumed)}"
+        for one in unit.instances
+        if one.expression in build_.symbols and one.assumed
+    ]
     titles = {symbol: expression for expression, symbol in build_.symbols.items() if expression in kernels}
     listings = (_ptx(build_.ptx, "kernel.ptx", follow), _sass(made.compiled.disassembly, "kernel.sass", follow))
     shown = Inspection(str(file), unit.text, listings, build_.log, build_.resources, titles, ())

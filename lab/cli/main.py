@@ -560,17 +560,23 @@ def compare(
 
 @app.command()
 def new(
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="Macro of the source: TILE=32.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
 ) -> None:
     """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
     from lab.cli import new as drafts
 
-    target = drafts.new(source, output, kernel, force=force)
+    sources = drafts.SourceFolders(root, tuple(include or ()), tuple(define or ()))
+    target = drafts.new(source, output, kernel, force=force, sources=sources)
     marks = target.read_text(encoding="utf-8").count("TODO")
     write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
 
@@ -578,7 +584,7 @@ def new(
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def try_kernel(
     context: typer.Context,
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
     define: Annotated[
         list[str] | None, typer.Option("--define", "-D", help="Macro and its values: block_size_x=128,256.")
     ] = None,
@@ -595,6 +601,10 @@ def try_kernel(
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
 
@@ -602,6 +612,7 @@ def try_kernel(
     is in the folder input of the run directory.
     """
     from lab.api.running import run_mapping
+    from lab.cli.new import SourceFolders
     from lab.cli.progress import run_progress
     from lab.cli.trial import Asked, experiment_of
     from lab.runs.pipeline import RunOptions
@@ -614,6 +625,7 @@ def try_kernel(
         tuple(argument or ()),
         tuple(reference or ()),
         {name: words for name, words in given.items() if words is not None},
+        SourceFolders(root, tuple(include or ())),
     )
     options = RunOptions(output=output, measure=gpu, emulate=emulate)
     with run_progress() as progress:

@@ -162,7 +162,8 @@ def _of_commands(file: Path, source: Path) -> Flags | None:
         entries: Any = json.loads(read_regular(file, MOST_BYTES, "the compile commands"))
     except ValueError as error:
         raise UserError(f"not JSON: {error}", at=Location(file)) from None
-    chosen, others = None, list[Mapping[str, Any]]()
+    chosen: Mapping[str, Any] | None = None
+    others = list[Mapping[str, Any]]()
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
             continue

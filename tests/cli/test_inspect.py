@@ -21,7 +21,6 @@ from lab.cli.inspect import (
 )
 from lab.cli.live.snapshot import Stage
 from lab.emulator.monitor import LaunchMonitor
-from lab.toolchain.nvcc import find_nvcc
 
 PTX = """.version 8.0
 .target sm_90
@@ -212,14 +211,3 @@ def test_templates_alone_name_the_remedy(tmp_path):
         inspect_file(tmp_path / "k.cu")
     assert caught.value.key == "--kernel"
     assert "scale<float, 128>" in caught.value.accepted
-
-
-@pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
-def test_nvcc_compiles_what_nvrtc_refuses_and_the_inspection_says_so(tmp_path):
-    text = "#include <list>\n__global__ void k(int *x) { std::list<int> *y = 0; x[0] = y == 0; }"
-    write(tmp_path, {"k.cu": text})
-    shown = inspect_file(tmp_path / "k.cu")
-    assert names(shown) == ["k"]
-    assert any("nvcc" in one and "NVRTC" in one for one in shown.notes)
-    with pytest.raises(CompileError):
-        inspect_file(tmp_path / "k.cu", SourceOptions(toolchain="nvrtc"))

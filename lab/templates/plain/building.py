@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import CompileError, MissingToolError
@@ -27,7 +27,9 @@ class BuiltUnit:
     notes: tuple[str, ...] = ()
 
 
-def compile_unit(unit: SourceUnit, arch: str, kernels: Sequence[str], compiler: str = "auto") -> BuiltUnit:
+def compile_unit(
+    unit: SourceUnit, arch: str, kernels: Sequence[str], compiler: str = "auto", guesses: Collection[str] = ()
+) -> BuiltUnit:
     """Compile a source. Where `auto` means NVRTC and that refuses the source, nvcc compiles it, if it is installed.
 
     Args:
@@ -35,34 +37,49 @@ def compile_unit(unit: SourceUnit, arch: str, kernels: Sequence[str], compiler: 
         arch: The target.
         kernels: Kernels as C++ expressions. Of several, those that a compiler cannot resolve are left out.
         compiler: Name of a toolchain.
+        guesses: Those of the kernels that may not compile, since a type is assumed.
 
     Raises:
         CompileError: The compiler refuses the source, and nvcc does so, too, or is not here.
         MissingToolError: A tool is not on this machine.
     """
     first = toolchain(compiler)
+    has_stand_in = compiler == "auto" and first.name == "nvrtc"
     try:
-        return _compile(unit, arch, kernels, first)
+        made = _compile(unit, arch, kernels, first, guesses)
     except CompileError as error:
-        if compiler != "auto" or first.name != "nvrtc":
+        other = _by_nvcc(unit, arch, [] if guesses else kernels) if has_stand_in else None
+        if other is None:
             raise
-        try:
-            made = _compile(unit, arch, kernels, toolchain("nvcc"))
-        except (MissingToolError, CompileError):
-            raise error from None
-        reason = str(error).splitlines()[0]
-        return BuiltUnit(
-            made.compiled, (f"compiled by nvcc {made.compiled.build.version}: NVRTC refused it: {reason}", *made.notes)
-        )
+        return _said(other, f"NVRTC refused it: {str(error).splitlines()[0]}")
+    if has_stand_in and unit.kernels and not made.compiled.build.resources:
+        other = _by_nvcc(unit, arch, [])
+        if other is not None and other.compiled.build.resources:
+            return _said(other, "it instantiates the templates that the host launches")
+    return made
 
 
-def _compile(unit: SourceUnit, arch: str, kernels: Sequence[str], compiler: Toolchain) -> BuiltUnit:
+def _by_nvcc(unit: SourceUnit, arch: str, kernels: Sequence[str]) -> BuiltUnit | None:
+    """Return a build by nvcc, which instantiates by itself what the host launches; None where it makes none."""
+    try:
+        return _compile(unit, arch, kernels, toolchain("nvcc"), ())
+    except (MissingToolError, CompileError):
+        return None
+
+
+def _said(made: BuiltUnit, reason: str) -> BuiltUnit:
+    return BuiltUnit(made.compiled, (f"compiled by nvcc {made.compiled.build.version}: {reason}", *made.notes))
+
+
+def _compile(
+    unit: SourceUnit, arch: str, kernels: Sequence[str], compiler: Toolchain, guesses: Collection[str]
+) -> BuiltUnit:
     device_only = compiler.name == "nvrtc"
     try:
         return BuiltUnit(build(compiler, unit.request(arch, kernels, device_only=device_only)))
     except CompileError as error:
         refused = {_plain(one) for one in _REFUSED.findall(error.log)}
-        left = [one for one in kernels if _plain(one) not in refused]
+        left = [one for one in kernels if (_plain(one) not in refused if refused else one not in guesses)]
         if len(left) in (0, len(kernels)):
             raise
     made = build(compiler, unit.request(arch, left, device_only=device_only))

@@ -14,12 +14,17 @@ from tree_sitter import Node
 
 from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.kernels import SourceKernel, TemplateParameter, read_kernels, template_parameter, type_aliases
+from lab.isa.cuda.names import NameKind, declarations
 from lab.isa.cuda.tree import SourceTree, declarators, declared_name, find, parse, words, written
+from lab.isa.cuda.types import TYPE_NAMES
 
 _ASSUMED = "float"
 _DEEPEST = 4
 _MOST = 32
 """Instances of one kernel, and calls that a template of the host is followed through."""
+_CAST = re.compile(
+    r"(?:static|reinterpret|const)_cast<|(?:std::)?(?:forward|move|decay_t|remove_cvref_t|remove_reference_t|remove_cv_t)<"
+)
 _DATA = re.compile(r"(?:mutable_|const_)?data_ptr")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _QUALIFIERS = frozenset(
@@ -72,33 +77,49 @@ class _Host:
         self._aliases = type_aliases(text)
         self._numbers = {one.name: one.value for one in definitions(text) if not one.function_like and one.value}
         self._scopes = _declared_scopes(source)
+        declared = {one.name for one in declarations(text) if one.kind in (NameKind.NAME, NameKind.FUNCTION)}
+        self._known = declared | self._aliases.keys() | TYPE_NAMES | {"true", "false"}
         self._launches: list[tuple[str, Node]] = []
         for call in source.find("kernel_call_syntax"):
             name = declared_name(call.parent.child_by_field_name("function")) if call.parent else None
             if call.parent is not None and name is not None:
                 self._launches.append((written(name), call.parent))
+        called = [(one.start_byte, one.end_byte) for _, one in self._launches]
+        for node in source.find(
+            "template_function"
+        ):  # `auto kernel = &k<float>;`, `cudaLaunchKernelEx(&config, k<2>, x)`
+            name = node.child_by_field_name("name")
+            if name is not None and not any(start <= node.start_byte < end for start, end in called):
+                self._launches.append((written(name), node))
 
     def launches(self, kernel: SourceKernel) -> Iterator[tuple[Node, Scope]]:
         """Yield the launches of a kernel with what stands for the parameters of templates around them."""
-        launches = [node for name, node in self._launches if name == kernel.name] or [*self._hidden(kernel.name)]
-        for node in launches:
-            for scope in self._around(node, 0):
-                yield node, scope
+        launches = [(node, node) for name, node in self._launches if name == kernel.name]
+        for node, around in launches or self._hidden(kernel.name):
+            for scope in self._around(around, 0):
+                yield node, {**self._locals(around), **scope} if around is not node else scope
 
-    def _hidden(self, name: str) -> Iterator[Node]:
-        """Yield the launches of a kernel in arguments of macros, which the tree does not have."""
-        for match in re.finditer(rf"\b{name}\s*(?:<[^;{{}}]*?>\s*)?<<<[^;]*;", self._text):
-            tree = parse(f"void launches() {{ {match[0]} }}")
-            for call in tree.find("kernel_call_syntax"):
-                if call.parent is not None:
-                    yield call.parent
+    def _hidden(self, name: str) -> Iterator[tuple[Node, Node]]:
+        """Yield the launches of a kernel in arguments of macros, which the tree does not have, and what is around."""
+        launched = rf"\b{name}\s*(?:<[^;{{}}]*?>\s*)?<<<[^;]*;"
+        mentioned = rf"(?P<mention>\b{name}\s*<[^;{{}}<]*>)(?=\s*[,;)])"  # which the tree may have as a comparison
+        for match in re.finditer(f"{launched}|{mentioned}", self._text):
+            statement = f"{match['mention']}();" if match["mention"] else match[0]
+            tree = parse(f"void launches() {{ {statement} }}")
+            around = self._source.root.descendant_for_byte_range(2 * match.start(), 2 * match.start())
+            found = [one.parent for one in tree.find("kernel_call_syntax")] or tree.find("template_function")
+            for node in found:
+                if node is not None:
+                    yield node, around or node
 
     def _around(self, node: Node, depth: int) -> list[Scope]:
         """Return what stands for the parameters of the function around a node: one mapping for each of its calls."""
         function = _function_around(node)
         template = function.parent if function is not None else None
-        if function is None or template is None or template.type != "template_declaration" or depth > _DEEPEST:
+        if function is None or template is None or depth > _DEEPEST:
             return [{}]
+        if template.type != "template_declaration":
+            return self._of_class(function) or [{}]
         name = declared_name(function.child_by_field_name("declarator"))
         listed = template.child_by_field_name("parameters")
         parameters = [template_parameter(one) for one in listed.named_children] if listed else []
@@ -113,7 +134,34 @@ class _Host:
                         scope[written(parameter)] = written(default)
                 deduced = self._deduced(function, [one for one in names if one not in scope], call, outer)
                 scopes.append({**scope, **deduced})
-        return [*{tuple(one.items()): one for one in scopes}.values()][:_MOST] or [{}]
+        return [*{tuple(one.items()): one for one in scopes}.values()][:_MOST] or self._of_class(function) or [{}]
+
+    def _of_class(self, function: Node) -> list[Scope]:
+        """Return what stands for the parameters of a member's class template, by the types that the source names."""
+        outer: Node | None = function
+        while outer is not None and outer.type not in ("class_specifier", "struct_specifier"):
+            outer = outer.parent
+        name = outer.child_by_field_name("name") if outer is not None else None
+        template = outer.parent if outer is not None else function.parent
+        if name is None:  # `template <class T> void Solver<T>::step() {`
+            declarator = function.child_by_field_name("declarator")
+            types = find(declarator, "template_type") if declarator is not None else []
+            name = types[0].child_by_field_name("name") if types else None
+        if name is None or template is None or template.type != "template_declaration":
+            return []
+        listed = template.child_by_field_name("parameters")
+        names = [
+            written(one) for node in (listed.named_children if listed else ()) if (one := template_parameter(node)[0])
+        ]
+        scopes: list[Scope] = []
+        for node in self._source.find("template_type"):
+            called = node.child_by_field_name("name")
+            if called is None or written(called) != written(name):
+                continue
+            given = [_joined(words(one)) for one in find(node, "template_argument_list")[0].named_children]
+            if given and not {*names} & {word for one in given for word in _WORD.findall(one)}:
+                scopes.append(dict(zip(names, given, strict=False)))
+        return [*{tuple(one.items()): one for one in scopes}.values()][:_MOST]
 
     def _calls(self, name: str) -> Iterator[Node]:
         """Yield the calls and explicit instantiations of a function of the host."""
@@ -142,25 +190,25 @@ class _Host:
             value = given[place] if place < len(given) else deduced.get(one.name, "")
             if not value and one.default is not None:
                 break
-            if not value and not _is_type(one):
-                return None
             if not value or self._is_open(value, scope, launch):
-                if not _is_type(one):
+                value = _ASSUMED if _is_type(one) else "true" if one.kind == "bool" and value else ""
+                if not value:
                     return None
-                assumed.append(f"{one.name} = {_ASSUMED}")
-                value = _ASSUMED
+                assumed.append(f"{one.name} = {value}")
             arguments.append(self._qualified(value, kernel))
         return TemplateInstance(kernel, f"{kernel.qualified_name}<{', '.join(arguments)}>", tuple(assumed))
 
     def _is_open(self, value: str, scope: Scope, launch: Node) -> bool:
         """Return whether a value names a parameter of a template of the host, or what a macro of a library declares."""
-        function = _function_around(launch)
-        template = function.parent if function is not None else None
-        listed = template.child_by_field_name("parameters") if template is not None else None
-        names = {
-            written(one) for node in (listed.named_children if listed else ()) if (one := template_parameter(node)[0])
-        }
-        return bool((names - scope.keys()) & {*_WORD.findall(value)}) or value in ("scalar_t", "opmath_t", "auto")
+        names, outer = set[str](), launch.parent
+        while outer is not None:
+            listed = outer.child_by_field_name("parameters") if outer.type == "template_declaration" else None
+            for node in listed.named_children if listed else ():
+                names |= {written(one) for one in template_parameter(node)[:1] if one is not None}
+            outer = outer.parent
+        if value in ("scalar_t", "opmath_t", "auto") or (names - scope.keys()) & {*_WORD.findall(value)}:
+            return True
+        return value.isidentifier() and value not in self._known
 
     def _replaced(self, part: Node, scope: Scope, around: Node) -> str:
         """Return an argument of a template without names that only the host has."""
@@ -250,7 +298,7 @@ class _Host:
         text = "".join(words(function)) if function is not None else ""
         if template and template[0].named_children:
             type_ = self._meant(_joined(words(template[0].named_children[0])), scope)
-            if re.match(r"(?:static|reinterpret|const)_cast<", text):
+            if _CAST.match(text):
                 return type_
             if _DATA.search(text):
                 return f"{type_} *"
@@ -308,7 +356,7 @@ def _function_around(node: Node) -> Node | None:
 
 def _template_arguments(call: Node) -> list[Node]:
     """Return the arguments of the template that a call or an explicit instantiation names."""
-    head = call.child_by_field_name("function") or call.child_by_field_name("declarator")
+    head = call.child_by_field_name("function") or call.child_by_field_name("declarator") or call
     lists = find(head, "template_argument_list")[:1] if head is not None else []
     return lists[0].named_children if lists else []
 

@@ -16,7 +16,7 @@ from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.device import device_part, holds_kernel
 from lab.templates.plain.lambdas import with_lambdas
 from lab.templates.plain.macros import chosen_macros, shielded, with_macros
-from lab.toolchain.includes import gather
+from lab.toolchain.includes import Tree, gather, inlined
 from lab.toolchain.nvrtc.standard import IMPLICIT, always_there
 
 _DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=|\bvoid\s+(\w+)\s*\(")
@@ -33,6 +33,7 @@ class PlainTemplate(Template):
         bound: What stands for the kernel's parameters where the experiment has an operator; empty where the experiment
             declares the arguments themselves.
         named: Fields of the problem that the experiment names for this kernel.
+        tree: The files that the source may include; by default those of the roots.
     """
 
     text: str = ""
@@ -40,6 +41,7 @@ class PlainTemplate(Template):
     constant_memory: tuple[tuple[str, str], ...] = ()
     bound: tuple[BoundArgument, ...] = ()
     named: frozenset[str] = frozenset()
+    tree: Tree | None = None
 
     def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
         """Return an extension of the problem that the experiment does not name for this kernel; see `Template`."""
@@ -48,9 +50,14 @@ class PlainTemplate(Template):
         return (asked[0], ["no value"]) if asked else None
 
     @cached_property
-    def kernels(self) -> tuple[SourceKernel, ...]:
-        """The kernels that the source defines; PTX has none of these."""
+    def own_kernels(self) -> tuple[SourceKernel, ...]:
+        """The kernels that the file itself defines; PTX has none of these."""
         return read_kernels(self.text) if not self.name.endswith(".ptx") else ()
+
+    @cached_property
+    def kernels(self) -> tuple[SourceKernel, ...]:
+        """The kernels that the source and the files that it includes define; PTX has none of these."""
+        return read_kernels(inlined(*self._gathered)) if not self.name.endswith(".ptx") else ()
 
     def kernels_named(self, expression: str) -> tuple[SourceKernel, ...]:
         """Return the kernels that an expression such as `ns::add<float>` may mean."""
@@ -95,7 +102,7 @@ class PlainTemplate(Template):
 
     @cached_property
     def _gathered(self) -> tuple[str, dict[str, str]]:
-        return gather(self.text, self.roots) if not self.name.endswith(".ptx") else (self.text, {})
+        return gather(self.text, self.tree or self.roots) if not self.name.endswith(".ptx") else (self.text, {})
 
     @cached_property
     def _device_part(self) -> tuple[str, dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,8 +41,15 @@ class SourceUnit:
 
     @cached_property
     def whole(self) -> str:
-        """The text with the files in place of the lines that include them."""
-        return inlined(self.text, self.included)
+        """The text to read: the macros of the flags, and the files in place of the lines that include them."""
+        pairs = [one.partition("=") for one in self.flags.macros]
+        defined = "".join(f"#define {name} {value if equals else 1}\n" for name, equals, value in pairs)
+        return defined + inlined(self.text, self.included)
+
+    def without_macros(self, names: Collection[str]) -> SourceUnit:
+        """Return the source without some macros of its flags."""
+        kept = tuple(one for one in self.flags.macros if one.partition("=")[0] not in names)
+        return replace(self, flags=replace(self.flags, macros=kept))
 
     @cached_property
     def kernels(self) -> tuple[SourceKernel, ...]:

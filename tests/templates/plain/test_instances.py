@@ -1,5 +1,6 @@
 """Instances of kernel templates, by the host's launches."""
 
+# ruff: noqa: ISC004 - texts of several lines in a table
 from __future__ import annotations
 
 import pytest
@@ -28,9 +29,17 @@ def expressions(text):
         ("int main() { using T = float; k<T><<<1, 2>>>(y, x, a); }", ["k<float>"]),
         ("template <class S> void f(S *p) { k<S><<<1, 2>>>(p, p, *p); }\nint main() { f<int>(0); }", ["k<int>"]),
         ("template <class S> void f(S *p) { k<<<1, 2>>>(p, p, *p); }\nint main() { int *q; f(q); }", ["k<int>"]),
-        ("template <int M> void f(int *p) { k<int, M><<<1, 2>>>(p, p, 1); }\ntemplate void f<3>(int *p);", ["k<int, 3>"]),
+        ("template <int M> void f(int *p) { k<int, M><<<1, 2>>>(p, p, 1); }\ntemplate void f<3>(int *);",
+         ["k<int, 3>"]),
+        ("void f() { cudaLaunchKernelEx(&config, k<int, 2>, y, x, a); }", ["k<int, 2>"]),
+        ("void f() { auto kernel = &k<int, 2>; kernel<<<1, 2>>>(y, x, a); }", ["k<int, 2>"]),
+        ("template <class S> struct Runner { void f(S *p) { k<S><<<1, 2>>>(p, p, 1); } };\nRunner<int> r;", ["k<int>"]),
+        ("template <class S> struct Runner { void f(S *p); };\ntemplate class Runner<short>;\n"
+         "template <class S> void Runner<S>::f(S *p) { k<S><<<1, 2>>>(p, p, 1); }", ["k<short>"]),
+        ("template <class S> void f(S &&s) { k<<<1, 2>>>(std::forward<S>(s), 0, 1); }\n"
+         "int main() { half *h; f(h); }", ["k<half>"]),
         ("template <class S> void f(S *p) { k<S><<<1, 2>>>(p, p, *p); }\ntemplate <class R> void g(R *p) { f<R>(p); }\n"
-         + "int main() { g<short>(0); }", ["k<short>"]),
+         "int main() { g<short>(0); }", ["k<short>"]),
         ("int main() { }", []),
         ("template <int M> void f(float *p) { k<float, M><<<1, 2>>>(p, p, 1); }", []),
     ],
