@@ -102,7 +102,11 @@ def write(console: Console, parts: Iterable[tuple[str, str]]) -> None:
     color_system = COLOR_SYSTEMS.get(console.color_system or "")
     for text, style in parts:
         shown = visible(text)
-        console.file.write(console.get_style(style).render(shown, color_system=color_system) if style else shown)
+        try:
+            console.file.write(console.get_style(style).render(shown, color_system=color_system) if style else shown)
+        except BrokenPipeError:
+            # click ends a command with code 1 at an error with this number; see `Output.on_broken_pipe`
+            raise BrokenPipeError from None
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

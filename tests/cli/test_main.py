@@ -451,7 +451,7 @@ REFUSED = 'extern "C" __global__ void k() {\n#error "\u202e]0;title"\n}'
         (["emulate", "k.cu"], PRINTS, 0),
         (["emulate", "k.cu", "--json"], PRINTS, 0),
         (["emulate", "k.cu"], REFUSED, 2),
-        (["inspect", "k.cu"], PRINTS, 0),
+        (["inspect", "k.cu", "--full"], PRINTS, 0),
         (["report", "\x1b]0;title\x07"], "", 3),
         (["run", "k.cu", "--\x1b]0;title\x07"], "", 2),
     ],
