@@ -13,7 +13,6 @@ from lab.api.given import is_code
 from lab.api.mapping import written
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
-from lab.base.yamlfile import read_text
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
 from lab.emulator.monitor import LaunchMonitor
@@ -33,14 +32,15 @@ from lab.stages.record import built
 from lab.templates.instance import Instance
 from lab.templates.plain.macros import with_macros
 from lab.templates.plain.template import device_unit
+from lab.templates.plain.unit import SUFFIXES, read_unit
 from lab.toolchain.base import CompileRequest
-from lab.toolchain.includes import gather
+from lab.toolchain.includes import Tree, gather, inlined, read_source
 from lab.toolchain.select import build, toolchain
 
 _MOST_BYTES = 64 * 2**20
 _MOST_SECONDS = 600.0
 _MOST_LISTED = 20
-_SOURCES = (".cu", ".cuh")
+_SOURCES = SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,20 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
         UnsupportedInstruction: The emulator does not support an instruction.
     """
     title = Path("kernel.cu") if is_text(file) else Path(file)
-    text = str(file) if is_text(file) else read_text(title, _MOST_BYTES)
-    found = read_kernels(text)
+    if is_text(file):
+        text, tree, options = str(file), Tree.of(Path()), how.options
+    else:
+        unit = read_unit(title)
+        text, tree = read_source(title, _MOST_BYTES), unit.tree
+        options = [*how.options, *(f"-D{one}" for one in unit.flags.macros if one.partition("=")[0] not in how.macros)]
+    found = read_kernels(inlined(*gather(text, tree)))
     chosen = _chosen(found, how.kernel, title)
-    source, included = gather(with_macros(text, how.macros, title) if how.macros else text, (title.parent,))
+    source, included = gather(with_macros(text, how.macros, title) if how.macros else text, tree)
     compiler = toolchain("auto")
     if compiler.name == "nvrtc":  # which refuses host code
         source, included = device_unit(source, included)
     name = how.kernel or chosen.qualified_name
-    request = CompileRequest(source, title.name, how.arch, tuple(how.options), tuple(included.items()), (name,))
+    request = CompileRequest(source, title.name, how.arch, tuple(options), tuple(included.items()), (name,))
     made = build(compiler, request).build
     values = _values(arguments, chosen, how.seed, title)
     symbol = made.symbols.get(name, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,17 +28,20 @@ from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
+from lab.isa.cuda.kernels import SourceKernel
 from lab.isa.mix import KernelMix, kernel_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
-from lab.templates.plain.template import device_unit
-from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
+from lab.templates.plain.building import compile_unit
+from lab.templates.plain.unit import SUFFIXES as SOURCES
+from lab.templates.plain.unit import no_instance, read_unit
+from lab.toolchain.base import CompileRequest, Disassembly, Resources, Toolchain
 from lab.toolchain.disassembly.nvdisasm import disassemble
-from lab.toolchain.includes import gather
-from lab.toolchain.select import build, toolchain
+from lab.toolchain.project import of_words
+from lab.toolchain.select import build
 
-SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
+SUFFIXES = (".ptx", ".cubin", *SOURCES, ".yaml", ".yml")
 MOST_BYTES = 64 * 2**20
 """The largest `.ptx`, `.cubin` or `.cu` file that is read."""
 _VALUES_SHOWN: Final = 8
@@ -69,12 +72,18 @@ class Inspection:
         source: CUDA source, where there is one.
         listings: PTX before SASS, as far as they exist.
         log: The compiler's log; may be empty.
+        resources: Of each kernel, by its symbol; empty where no compiler has run.
+        titles: Names of kernels in C++, by their symbols, as far as they are known.
+        notes: What lab decided for the user: flags of a Makefile, another compiler, assumed types.
     """
 
     title: str
     source: str | None
     listings: tuple[InspectedListing, ...]
     log: str = ""
+    resources: Mapping[str, Resources] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def to_json(self, isa: Isa | None = None) -> dict[str, object]:
         """The mix as values that JSON can hold.
@@ -99,15 +108,33 @@ def _alone(look: Callable[[], Sequence[Stage]]) -> None:
     """Take a part of the work that nobody watches."""
 
 
-def inspect_file(
-    file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = "auto", follow: Follow = _alone
-) -> Inspection:
-    """Inspect a `.ptx`, `.cubin` or `.cu` file.
+@dataclass(frozen=True)
+class SourceOptions:
+    """How a CUDA source is compiled for an inspection.
+
+    Attributes:
+        arch: The architecture.
+        toolchain: The compiler.
+        kernel: A kernel, or an instance of a template; None means all.
+        root: The highest folder of which the source may include files.
+        search: Further folders of headers.
+        macros: `NAME` or `NAME=value`.
+    """
+
+    arch: str = DEFAULT_ARCH
+    toolchain: str = "auto"
+    kernel: str | None = None
+    root: Path | None = None
+    search: tuple[Path, ...] = ()
+    macros: tuple[str, ...] = ()
+
+
+def inspect_file(file: Path, options: SourceOptions | None = None, *, follow: Follow = _alone) -> Inspection:
+    """Inspect a `.ptx` or `.cubin` file, or a CUDA source.
 
     Args:
         file: The file.
-        arch: Architecture that a `.cu` file is compiled for.
-        toolchain_name: Compiler of a `.cu` file.
+        options: How a CUDA source is compiled.
         follow: Who watches the progress.
 
     Raises:
@@ -116,20 +143,89 @@ def inspect_file(
         ReaderError: the listing cannot be read.
         MissingToolError: no compiler, or no disassembler.
     """
-    if file.suffix not in SUFFIXES[:3]:
+    options = options or SourceOptions()
+    if file.suffix not in SUFFIXES[:-2]:
         raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
+    if file.suffix in SOURCES:
+        return _inspect_source(file, options, follow)
     if file.suffix == ".cubin":
         disassembly = disassemble(read_regular(file, MOST_BYTES, "the cubin"))
-        return Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
-    text = yamlfile.read_text(file, MOST_BYTES)
-    if file.suffix == ".ptx":
-        return Inspection(str(file), None, (_ptx(text, str(file), follow),))
-    source, included = gather(text, (file.parent,))
-    tool = toolchain(toolchain_name)
-    if tool.name == "nvrtc":  # which refuses host code
-        source, included = device_unit(source, included)
-    request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
-    return _compile(str(file), tool, request, follow=follow)
+        shown = Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
+    else:
+        text = yamlfile.read_text(file, MOST_BYTES)
+        shown = Inspection(str(file), None, (_ptx(text, str(file), follow),))
+    return _only(shown, [options.kernel], file) if options.kernel is not None else shown
+
+
+def _inspect_source(file: Path, options: SourceOptions, follow: Follow) -> Inspection:
+    of_words(options.search, options.macros)
+    unit = read_unit(file, root=options.root, search=options.search, macros=options.macros)
+    if options.kernel is not None:
+        kernels: tuple[str, ...] = unit.named(options.kernel)
+    else:
+        kernels = tuple(one.expression for one in unit.instances)
+    guesses = {one.expression for one in unit.instances if one.assumed} if options.kernel is None else set[str]()
+    made = compile_unit(unit, options.arch, kernels, options.toolchain, guesses)
+    build_, notes = made.compiled.build, list(made.notes)
+    if unit.flags.file is not None:
+        notes.insert(0, f"flags of {unit.flags.file}: {unit.flags.words}")
+    notes += [
+        f"{one.expression}: assumed {', '.join(one.assumed)}"
+        for one in unit.instances
+        if one.expression in build_.symbols and one.assumed
+    ]
+    titles = {symbol: expression for expression, symbol in build_.symbols.items() if expression in kernels}
+    listings = (_ptx(build_.ptx, "kernel.ptx", follow), _sass(made.compiled.disassembly, "kernel.sass", follow))
+    shown = Inspection(str(file), unit.text, listings, build_.log, build_.resources, titles, ())
+    if not any(listing.kernels for listing in listings):
+        if templates := [one for one in unit.kernels if one.template is not None]:
+            raise no_instance(templates, file)
+        notes.append("the source defines no kernel")
+    shown = replace(shown, titles=_titles(shown, unit.kernels))
+    launched = {one.kernel for one in unit.instances}
+    if options.kernel is not None:
+        shown = _only(shown, [build_.symbols.get(one, one) for one in kernels], file)
+    elif left := [one.title for one in unit.kernels if one.template is not None and one not in launched]:
+        notes.append(f"not compiled, since nothing launches an instance: {', '.join(left)}; name one by --kernel")
+    return replace(shown, notes=tuple(notes))
+
+
+def _titles(shown: Inspection, kernels: Sequence[SourceKernel]) -> dict[str, str]:
+    """Return the names in C++ of an inspection's kernels, by their symbols."""
+    titles = dict(shown.titles)
+    for mix in shown.listings[0].kernels:
+        names = {
+            one.qualified_name
+            for one in kernels
+            if one.template is None and (mix.name == one.name or f"{len(one.name)}{one.name}" in mix.name)
+        }
+        if len(names) == 1:
+            titles.setdefault(mix.name, *names)
+    counted = Counter(titles.values())
+    return {symbol: title for symbol, title in titles.items() if counted[title] == 1}
+
+
+def _only(shown: Inspection, symbols: Sequence[str], file: Path) -> Inspection:
+    """Return an inspection of some of its kernels.
+
+    Raises:
+        UserError: It has none of them.
+    """
+    names = [mix.name for listing in shown.listings for mix in listing.kernels]
+    if not set(symbols) & set(names):
+        raise UserError(
+            "no such kernel",
+            at=Location(file),
+            key="--kernel",
+            found=", ".join(symbols),
+            accepted=list(dict.fromkeys(names)),
+            suggestion=did_you_mean(symbols[0], names),
+        )
+    listings = tuple(
+        replace(listing, kernels=tuple(one for one in listing.kernels if one.name in symbols))
+        for listing in shown.listings
+    )
+    return replace(shown, listings=listings)
 
 
 def emulate_words(
@@ -389,7 +485,7 @@ def _compile(
             for listing in listings
         )
     log = "\n".join(filter(None, (built.build.log, built.disassembly.lacking)))
-    return Inspection(title, request.source, listings, log)
+    return Inspection(title, request.source, listings, log, built.build.resources)
 
 
 def _ptx(text: str, file: str, follow: Follow = _alone) -> InspectedListing:

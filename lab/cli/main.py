@@ -321,7 +321,9 @@ def tune(
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A .ptx, .cubin or .cu file, or an experiment.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="A .ptx, .cubin, .cu, .cuh or .h file, or an experiment.", show_default=False)
+    ],
     variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
@@ -330,13 +332,28 @@ def inspect(
     run_operator: Annotated[
         bool, typer.Option("--run-operator", help="Run the experiment's own operator, a Python file, in a worker.")
     ] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Show only the hot loop of the listings.")] = False,
+    kernel: Annotated[
+        str | None, typer.Option(help="Kernel, or instance of a template: 'scale<float>'.", show_default="all")
+    ] = None,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="Macro of a .cu file: TILE=32.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the source and whole listings, not only hot loops.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
+    """Show registers, spills and the hot loop of each kernel: PTX, SASS and the instruction mix.
+
+    Flags are read from compile_commands.json or a Makefile beside the source. On a terminal, a pager shows what is
+    longer than the screen.
+    """
     from lab.cli import inspect, tables
     from lab.cli.listing import print_inspection
     from lab.cli.live.work import work_progress
+    from lab.cli.terminal import paged
 
     console = _stdout()
     file = shipped.experiment(file)
@@ -351,11 +368,13 @@ def inspect(
         shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
         with work_progress(_stderr()) as progress:
-            shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
+            options = inspect.SourceOptions(arch, toolchain, kernel, root, tuple(include or ()), tuple(define or ()))
+            shown = inspect.inspect_file(file, options, follow=progress.follow)
     if as_json:
         _print_json(shown.to_json(isa))
     else:
-        print_inspection(console, shown, hot_only=hot)
+        with paged(console):
+            print_inspection(console, shown, full=full)
 
 
 @app.command()
@@ -553,17 +572,23 @@ def compare(
 
 @app.command()
 def new(
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="Macro of the source: TILE=32.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
 ) -> None:
     """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
     from lab.cli import new as drafts
 
-    target = drafts.new(source, output, kernel, force=force)
+    sources = drafts.SourceFolders(root, tuple(include or ()), tuple(define or ()))
+    target = drafts.new(source, output, kernel, force=force, sources=sources)
     marks = target.read_text(encoding="utf-8").count("TODO")
     write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
 
@@ -571,7 +596,7 @@ def new(
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def try_kernel(
     context: typer.Context,
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
     define: Annotated[
         list[str] | None, typer.Option("--define", "-D", help="Macro and its values: block_size_x=128,256.")
     ] = None,
@@ -589,6 +614,10 @@ def try_kernel(
     gpu: PredictedGpus = None,
     no_gpu: NoGpu = False,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
 
@@ -596,6 +625,7 @@ def try_kernel(
     is in the folder input of the run directory.
     """
     from lab.api.running import run_mapping
+    from lab.cli.new import SourceFolders
     from lab.cli.progress import run_progress
     from lab.cli.trial import Asked, experiment_of
     from lab.runs.pipeline import RunOptions
@@ -608,6 +638,7 @@ def try_kernel(
         tuple(argument or ()),
         tuple(reference or ()),
         {name: words for name, words in given.items() if words is not None},
+        SourceFolders(root, tuple(include or ())),
     )
     options = RunOptions(output=output, measure=not no_gpu, gpus=tuple(gpu or ()), emulate=emulate)
     with run_progress() as progress:

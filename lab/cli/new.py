@@ -2,25 +2,94 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab.base import yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.files import write_atomically
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain import entry
 from lab.templates.plain.draft import draft
+from lab.templates.plain.unit import SUFFIXES, SourceUnit, read_unit
+from lab.toolchain.includes import Tree, gather, read_source
+from lab.toolchain.project import of_words
 
 
-def new(source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False) -> Path:
+@dataclass(frozen=True)
+class SourceFolders:
+    """The files that a source may include, and how it is compiled, by options of a command.
+
+    Attributes:
+        root: The highest folder of which it may include files; None for its project's.
+        search: Further folders of headers.
+        macros: `NAME` or `NAME=value`.
+    """
+
+    root: Path | None = None
+    search: tuple[Path, ...] = ()
+    macros: tuple[str, ...] = ()
+
+
+def read_sources(source: Path, sources: SourceFolders | None = None) -> SourceUnit:
+    """Read a source with the files that it includes, and the flags of its project.
+
+    Raises:
+        UserError: It is not CUDA, or cannot be read.
+    """
+    if source.suffix not in SUFFIXES:
+        raise UserError("not a CUDA source", at=Location(source), found=source.suffix, accepted=SUFFIXES)
+    sources = sources or SourceFolders()
+    of_words(sources.search, sources.macros)
+    return read_unit(source, root=sources.root, search=sources.search, macros=sources.macros)
+
+
+def keys_of(unit: SourceUnit, folder: Path) -> dict[str, Any]:
+    """Return the keys of an experiment file that say what a source includes and how it is compiled.
+
+    Args:
+        unit: The source.
+        folder: Where the file lies.
+    """
+    keys: dict[str, Any] = {}
+    folder = folder.resolve()
+    if unit.flags.search or unit.included.keys() != _included_below(unit, folder):
+        keys["root"] = Path(os.path.relpath(unit.tree.root, folder)).as_posix()
+    inside = [one for one in unit.tree.search if one.is_relative_to(unit.tree.root)]
+    if inside:
+        keys["include"] = [Path(os.path.relpath(one, folder)).as_posix() for one in inside]
+    if unit.flags.options:
+        keys["options"] = list(unit.flags.options)
+    return keys
+
+
+def _included_below(unit: SourceUnit, folder: Path) -> set[str]:
+    """Return the files that the source can include where the root is a folder."""
+    try:
+        return {*gather(read_source(unit.file), Tree(unit.tree.beside, folder))[1]}
+    except UserError:
+        return set()
+
+
+def new(
+    source: Path,
+    output: Path | None = None,
+    kernel: str | None = None,
+    *,
+    force: bool = False,
+    sources: SourceFolders | None = None,
+) -> Path:
     """Write an experiment file.
 
     Args:
-        source: A `.cu` file.
+        source: A `.cu` file or a header.
         output: The file to write; by default, beside the source and named like it.
         kernel: The kernel's name; None means the only one.
         force: Replace a file that exists.
+        sources: What the source may include, and how it is compiled.
 
     Returns:
         The file that was written.
@@ -28,10 +97,8 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
     Raises:
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
-    if source.suffix not in (".cu", ".cuh"):
-        raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
-    text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), kernel, source)
+    unit = read_sources(source, sources)
+    chosen = choose(unit.kernels, kernel, source)
     check_result(chosen, source)
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
@@ -42,7 +109,8 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
         message = "the experiment file must lie in the folder of its source, or above"
         raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
     try:
-        write_atomically(target, draft(text, name, chosen))
+        keys = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys_of(unit, target.parent).items())
+        write_atomically(target, draft(unit.whole, name, chosen) + keys)
     except OSError as error:
         raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
     return target

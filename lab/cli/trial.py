@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.base import yamlfile
-from lab.base.errors import Location, UserError, did_you_mean
-from lab.cli.new import check_result, choose
-from lab.isa.cuda.kernels import read_kernels
+from lab.base.errors import UserError, did_you_mean
+from lab.cli.new import SourceFolders, check_result, choose, read_sources
 from lab.templates.plain.draft import draft
 
 _LARGEST_ON_CPU = 10_000
@@ -27,6 +26,7 @@ class Asked:
         arguments: Texts ``name=out float32[n]``, in place of what the signature suggests.
         reference: Texts ``name=expression``.
         geometry: `grid`, `block` and `shared_bytes`, as far as they are given.
+        sources: What the source may include.
     """
 
     kernel: str | None = None
@@ -35,6 +35,7 @@ class Asked:
     arguments: Sequence[str] = ()
     reference: Sequence[str] = ()
     geometry: Mapping[str, str] = field(default_factory=dict)
+    sources: SourceFolders | None = None
 
 
 def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
@@ -43,13 +44,15 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
     Raises:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
-    if source.suffix not in (".cu", ".cuh"):
-        raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
-    text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), asked.kernel, source)
+    swept = {words.partition("=")[0].strip() for words in asked.parameters}
+    unit = read_sources(source, asked.sources).without_macros(swept)
+    chosen = choose(unit.kernels, asked.kernel, source)
     check_result(chosen, source)
-    made: dict[str, Any] = yamlfile.parse(draft(text, source.name, chosen), source.with_suffix(".yaml")).data
-    made["source"] = str(source.resolve())
+    made: dict[str, Any] = yamlfile.parse(draft(unit.whole, source.name, chosen), source.with_suffix(".yaml")).data
+    made |= {"source": str(source.resolve()), "root": str(unit.tree.root)}
+    made["include"] = [str(one) for one in unit.tree.search]
+    if unit.flags.options:
+        made["options"] = list(unit.flags.options)
     made.pop("question", None)
     _problem(made, asked.problem)
     for words in asked.parameters:

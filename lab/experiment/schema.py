@@ -66,6 +66,14 @@ class SourceModel(Strict):
         None,
         description="The kernel of the file, where it has several; add<float, {block_size_x}> instantiates a template",
     )
+    root: Text | None = Field(
+        None,
+        description="The highest folder of which the source may include files, relative to this file: ../.. ; by "
+        "default the folder of this file",
+    )
+    include: list[Text] = Field(
+        default_factory=list, description="Further folders of headers below the root, relative to this file"
+    )
     parameters: dict[str, Swept] = Field(
         default_factory=dict,
         description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "

@@ -260,11 +260,11 @@ def _idle(planned: Planned) -> list[tuple[str, int, int]]:
     if not isinstance(template, PlainTemplate):
         return []
     named = {*planned.request.kernels, *planned.launches.entries}
-    launched = {one for name in named for one in template.kernels_named(name)}
+    launched = {one.qualified_name for name in named for one in template.kernels_named(name)}
     return [
         (planned.request.name, one.line, template.text.count("\n", 0, one.body[1]) + 1)
-        for one in template.kernels
-        if one not in launched
+        for one in template.own_kernels
+        if one.qualified_name not in launched
     ]
 
 

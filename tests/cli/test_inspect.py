@@ -8,9 +8,17 @@ from itertools import count
 import numpy as np
 import pytest
 
-from lab.base.errors import UserError
+from lab.base.errors import CompileError, UserError
 from lab.cli import inspect
-from lab.cli.inspect import InspectedListing, Inspection, emulate_words, execute_file, inspect_file, variants
+from lab.cli.inspect import (
+    InspectedListing,
+    Inspection,
+    SourceOptions,
+    emulate_words,
+    execute_file,
+    inspect_file,
+    variants,
+)
 from lab.cli.live.snapshot import Stage
 from lab.emulator.monitor import LaunchMonitor
 
@@ -130,3 +138,76 @@ def test_an_inspection_without_listings_says_so():
     with pytest.raises(UserError, match="k has no ptx"):
         Inspection("k", None, ()).to_json("ptx")
     assert Inspection("k", None, (InspectedListing("ptx", "", ()),)).to_json()["kernels"] == []
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("latin-1"))
+    return folder
+
+
+KERNEL = "__global__ void add(real *x) { x[threadIdx.x] += ONE; }\n"
+
+
+def names(shown):
+    return [shown.titles.get(one.name, one.name) for one in shown.listings[-1].kernels]
+
+
+def test_includes_reach_up_to_the_root_and_not_further(tmp_path):
+    write(
+        tmp_path,
+        {"a/b/k.cu": f'#include "../types.h"\n{KERNEL}', "a/types.h": '#include "../../one.h"\ntypedef int real;'},
+    )
+    (tmp_path / "one.h").write_text("#define ONE 1\n")
+    with pytest.raises(UserError) as caught:
+        inspect_file(tmp_path / "a/b/k.cu", SourceOptions(root=tmp_path / "a/b"))
+    assert (caught.value.key, caught.value.found) == ("root", "../types.h")
+    (tmp_path / "a/types.h").write_text('#include "../one.h"\ntypedef int real;')
+    assert names(inspect_file(tmp_path / "a/b/k.cu", SourceOptions(root=tmp_path))) == ["add"]
+
+
+def test_links_out_of_the_root_are_not_followed(tmp_path):
+    write(tmp_path, {"a/k.cu": f'#include "types.h"\n{KERNEL}', "types.h": "typedef int real;\n#define ONE 1\n"})
+    (tmp_path / "a/types.h").symlink_to(tmp_path / "types.h")
+    with pytest.raises(CompileError, match="could not open"):
+        inspect_file(tmp_path / "a/k.cu", SourceOptions(root=tmp_path / "a", toolchain="nvrtc"))
+
+
+def test_flags_are_those_of_the_project_and_of_the_command_line(tmp_path):
+    makefile = "DEFS = -DONE=1\nNVCC := nvcc $(DEFS)\nk.o: src/k.cu\n\t$(NVCC) -Iinclude -c $< -o $@\n"
+    write(
+        tmp_path, {"src/k.cu": f"#include <t.h>\n{KERNEL}", "include/t.h": "typedef float real;", "Makefile": makefile}
+    )
+    shown = inspect_file(tmp_path / "src/k.cu")
+    assert names(shown) == ["add"]
+    assert any("-DONE=1" in one for one in shown.notes)
+    (tmp_path / "Makefile").unlink()
+    search = (tmp_path / "include",)
+    assert names(inspect_file(tmp_path / "src/k.cu", SourceOptions(search=search, macros=("ONE=2",)))) == ["add"]
+
+
+def test_a_header_is_a_source_and_old_comments_are_latin(tmp_path):
+    write(tmp_path, {"k.cuh": "// temp\xe9rature\n#define real int\n#define ONE 1\n" + KERNEL})
+    assert names(inspect_file(tmp_path / "k.cuh")) == ["add"]
+
+
+TEMPLATE = "template <class T, int N> __global__ void scale(T *x) { x[threadIdx.x] *= N; }\n"
+
+
+def test_templates_are_instantiated_as_the_host_launches_them(tmp_path):
+    launch = "template <class T> void run(T *x) { const int M = 4; scale<T, M><<<1, 32>>>(x); }\n"
+    text = TEMPLATE + launch + "int main() { run((double *)0); run<int>(0); }"
+    write(tmp_path, {"k.cu": text})
+    assert sorted(names(inspect_file(tmp_path / "k.cu"))) == ["scale<double, 4>", "scale<int, 4>"]
+    only = inspect_file(tmp_path / "k.cu", SourceOptions(kernel="scale<float, 2>"))
+    assert names(only) == ["scale<float, 2>"]
+
+
+def test_templates_alone_name_the_remedy(tmp_path):
+    write(tmp_path, {"k.cu": TEMPLATE})
+    with pytest.raises(UserError) as caught:
+        inspect_file(tmp_path / "k.cu")
+    assert caught.value.key == "--kernel"
+    assert "scale<float, 128>" in caught.value.accepted

@@ -104,7 +104,7 @@ def test_inspect_lists_and_shows_variants(folder):
     variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
     shown = here("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
     assert shown.returncode == 0, shown.stderr
-    for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
+    for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "registers"):
         assert part in shown.stdout
     unknown = here("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
     assert unknown.returncode == 2
@@ -409,7 +409,7 @@ def test_a_listing_in_a_file_is_never_cropped(folder):
     long = "// " + "x" * 900
     source = SQUARE.replace("BOUND", "i < n") + "\n" + long
     (folder / "k.cu").write_text(source)
-    done = here("inspect", "k.cu", cwd=folder)
+    done = here("inspect", "k.cu", "--full", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert long in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 2000
@@ -451,7 +451,7 @@ REFUSED = 'extern "C" __global__ void k() {\n#error "\u202e]0;title"\n}'
         (["emulate", "k.cu"], PRINTS, 0),
         (["emulate", "k.cu", "--json"], PRINTS, 0),
         (["emulate", "k.cu"], REFUSED, 2),
-        (["inspect", "k.cu"], PRINTS, 0),
+        (["inspect", "k.cu", "--full"], PRINTS, 0),
         (["report", "\x1b]0;title\x07"], "", 3),
         (["run", "k.cu", "--\x1b]0;title\x07"], "", 2),
     ],

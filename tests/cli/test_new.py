@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lab.base import yamlfile
 from lab.base.errors import UserError
+from lab.cli.inspect import variants
 from lab.cli.main import app
 from lab.cli.new import new
+from lab.toolchain.select import build
 
 SOURCES = Path(__file__).parents[1] / "support" / "cuda"
 
@@ -70,7 +73,7 @@ def test_a_kernel_that_only_prints_has_no_result_and_the_error_says_what_shows_w
     ("name", "text", "words"),
     [
         ("k.cu", "int main() {}", "no kernel was found"),
-        ("k.txt", "", "this is no CUDA source"),
+        ("k.txt", "", "not a CUDA source"),
         ("k.cu", None, "k.cu"),
     ],
 )
@@ -87,3 +90,31 @@ def test_the_command(source, tmp_path):
     assert result.exit_code == 0
     assert "5 lines are marked TODO" in result.output
     assert (tmp_path / "add.yaml").is_file()
+
+
+def test_includes_and_flags_stand_in_the_file_and_it_runs(tmp_path):
+    kernel = (
+        "__global__ void add(real *y, const real *x) { int i = threadIdx.x + N * blockIdx.x; y[i] = x[i] + ONE; }\n"
+    )
+    files = {
+        "src/k.cu": '#include "../common/add.cuh"\nvoid run(real *y, real *x) { add<<<4, N>>>(y, x); }\n',
+        "common/add.cuh": f"#include <types.h>\n{kernel}",
+        "include/types.h": "typedef float real;\n",
+        "Makefile": "k.o: src/k.cu\n\tnvcc -Iinclude -DN=64 -DONE=1.0f -c $< -o $@\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    target = new(tmp_path / "src" / "k.cu")
+    data = yamlfile.parse(target.read_text(), target).data
+    assert (data["kernel"], data["root"], data["include"]) == ("add", "..", ["../include"])
+    assert data["options"] == ["-DN=64", "-DONE=1.0f"]
+    assert data["arguments"]["x"].startswith("float32[")  # the header's type
+    assert "parameters" not in data  # the flags give the macros their values
+    (planned,) = variants(target)
+    assert "add.f32" in build(planned.toolchain, planned.request).build.ptx
+
+
+def test_a_header_gets_a_file(tmp_path):
+    (tmp_path / "k.cuh").write_text("__global__ void k(float *x) { x[threadIdx.x] = 1; }")
+    assert "source: k.cuh\n" in new(tmp_path / "k.cuh").read_text()

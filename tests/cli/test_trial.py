@@ -58,5 +58,14 @@ def test_mistakes_are_named(source, asked, words):
 
 
 def test_only_cuda_is_tried(tmp_path):
-    with pytest.raises(UserError, match="this is no CUDA source"):
+    with pytest.raises(UserError, match="not a CUDA source"):
         experiment_of(tmp_path / "k.ptx", Asked())
+
+
+def test_swept_macros_outrank_those_of_the_project(source):
+    (source.parent / "Makefile").write_text("add: add.cu\n\tnvcc -Dblock_size_x=32 -DM=1 add.cu\n")
+    made = experiment_of(source, Asked(parameters=["block_size_x=128,256"]))
+    assert made["parameters"] == {"block_size_x": [128, 256]}
+    assert made["options"] == ["-DM=1"]
+    assert experiment_of(source, Asked())["options"] == ["-Dblock_size_x=32", "-DM=1"]
+    assert "parameters" not in experiment_of(source, Asked())

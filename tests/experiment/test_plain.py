@@ -340,3 +340,24 @@ def test_another_carve_out_is_refused_with_its_line(tmp_path, given, key):
     with pytest.raises(UserError, match=r"k\.yaml:6: ") as error:
         carved(tmp_path, f"carveout: {given}\n")
     assert error.value.key == key
+
+
+def test_the_root_is_a_folder_above_the_file(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "include").mkdir()
+    (tmp_path / "sub" / "add.cu").write_text('#include "../bounds.h"\n' + SOURCE)
+    (tmp_path / "bounds.h").write_text("// none\n")
+    text = GOOD + "archs: [sm_90]\n"
+
+    def mistake(keys):
+        with pytest.raises(UserError) as caught:
+            from_text(text + keys, tmp_path / "sub" / "add.yaml")
+        return caught.value.key, caught.value.found
+
+    assert mistake("") == ("root", "../bounds.h")
+    assert mistake("root: ./missing\n") == ("root", "./missing")
+    assert mistake("root: ../include\n") == ("root", "../include")
+    assert mistake("root: ..\ninclude: [../../]\n") == ("include[0]", "../../")
+    experiment = from_text(text + "root: ..\ninclude: [../include]\n", tmp_path / "sub" / "add.yaml")
+    (first, *_) = plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs)
+    assert dict(first.request.included) == {"bounds.h": "// none\n"}

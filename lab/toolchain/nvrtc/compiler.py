@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.isa.cuda.names import used_names
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.cubin.resources import resources
@@ -33,8 +34,9 @@ _SPELLINGS = {
     "__asm": "--define-macro=__asm=asm",
     "__volatile": "--define-macro=__volatile=volatile",
     "__int128": "--device-int128",
+    "register": "--define-macro=register=",
 }
-"""Words of GNU C++ that nvcc takes, and the option with which NVRTC takes them."""
+"""Words of GNU C++ and of old C++ that nvcc takes, and the option with which NVRTC takes them."""
 _SPELT = re.compile(rf"(?<!\w)(?:{'|'.join(_SPELLINGS)})(?!\w)")
 
 _FIRST_WITH_CPP17 = 12
@@ -178,9 +180,11 @@ def _dialect(version: str, options: Sequence[str]) -> tuple[str, ...]:
     return ("--std=c++17",) if int(version.split(".", maxsplit=1)[0]) < _FIRST_WITH_CPP17 and not named else ()
 
 
-def _spellings(texts: Iterable[str]) -> tuple[str, ...]:
+def _spellings(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the options for words of GNU C++ that texts use. Headers of CUDA define none of them."""
     used = {word for text in texts for word in _SPELT.findall(text)}
+    if "register" in used and not any("register" in used_names(text) for text in texts):  # in comments
+        used.remove("register")
     return tuple(option for word, option in _SPELLINGS.items() if word in used)
 
 
