@@ -11,7 +11,7 @@ from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.cli.new import check_result, choose
 from lab.isa.cuda.kernels import read_kernels
-from lab.templates.plain.draft import draft
+from lab.templates.plain.draft import Draft, Guess, drafted
 
 _LARGEST_ON_CPU = 10_000
 
@@ -37,24 +37,43 @@ class Asked:
     geometry: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TrialDraft:
+    """An experiment for one kernel, and what a verdict on it rests on.
+
+    Attributes:
+        experiment: The keys of a file.
+        guesses: Values that neither the kernel nor the command line says.
+        notes: What the user must know before any verdict.
+    """
+
+    experiment: dict[str, Any]
+    guesses: tuple[Guess, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
-    """Return the experiment of a kernel, as the keys of a file.
+    """Return the experiment of a kernel, as the keys of a file; see `try_draft`."""
+    return try_draft(source, asked).experiment
+
+
+def try_draft(source: Path, asked: Asked) -> TrialDraft:
+    """Draft the experiment of a kernel, with the command line in place of guesses.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
     if source.suffix not in (".cu", ".cuh"):
         raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
-    text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), asked.kernel, source)
-    check_result(chosen, source)
-    made: dict[str, Any] = yamlfile.parse(draft(text, source.name, chosen), source.with_suffix(".yaml")).data
+    draft = _draft(source, asked.kernel)
+    made: dict[str, Any] = yamlfile.parse(draft.text, source.with_suffix(".yaml")).data
     made["source"] = str(source.resolve())
     made.pop("question", None)
-    _problem(made, asked.problem)
+    notes = [*draft.warnings, *_problem(made, asked.problem)]
     for words in asked.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
         made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+    named = set[str]()
     for words in asked.arguments:
         name, given = _pair(words, "--argument", "name=out float32[n]")
         structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
@@ -62,21 +81,50 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
         if holder is None:
             raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
         holder[name] = given
+        named.add(f"arguments.{name}")
     if asked.reference:
         made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
     made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
-    return made
+    named |= set(asked.geometry)
+    return TrialDraft(made, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
 
 
-def _problem(made: dict[str, Any], given: Mapping[str, str]) -> None:
-    known = made.get("problem") or {}
+def _draft(source: Path, kernel: str | None) -> Draft:
+    text = yamlfile.read_text(source)
+    chosen = choose(read_kernels(text), kernel, source)
+    check_result(chosen, source)
+    return drafted(text, source.name, chosen)
+
+
+def _problem(made: dict[str, Any], given: Mapping[str, str]) -> list[str]:
+    """Set sizes, and return what the user may not expect of them.
+
+    `--n` is the size of a kernel whatever the kernel calls it: its only size, or all of them.
+    """
+    known, notes = made.get("problem") or {}, []
     for name, word in given.items():
-        if name not in known:
+        names = [name] if name in known else _meant(name, known)
+        if not names and (known or name != "n"):
             raise _unknown(name, known, f"--{name}", "the kernel has no such size")
-        known[name] = _value(word)
-        small = (made.get("emulate") or {}).get(name, _LARGEST_ON_CPU)
-        if isinstance(known[name], int) and isinstance(small, int):
-            made.setdefault("emulate", {})[name] = min(small, known[name])
+        if not names:
+            notes.append(f"--{name} {word} is not used: the kernel has no size that a caller sets")
+        elif names != [name]:
+            notes.append(f"--{name} {word} sets {' and '.join(names)}")
+        for size in names:
+            known[size] = _value(word)
+            small = (made.get("emulate") or {}).get(size, _LARGEST_ON_CPU)
+            if isinstance(known[size], int) and isinstance(small, int):
+                made.setdefault("emulate", {})[size] = min(small, known[size])
+    return notes
+
+
+def _meant(name: str, known: Mapping[str, Any]) -> list[str]:
+    """Return the sizes that `--n` means where none has that name."""
+    if name != "n":
+        return []
+    same = [one for one in known if one.lower() == "n"]
+    sides = [one for one, value in known.items() if value not in (1, 256)]
+    return same or sides or list(known)
 
 
 def _unknown(name: str, known: Mapping[str, Any], key: str, message: str) -> UserError:

@@ -125,6 +125,9 @@ int main() { int rows = 4096, cols = 1 << 10; float *p; cudaMalloc(&p, rows * co
         shared_bytes="512",
         shared_words="2*TILE_M*sizeof(float)",
         values={"m": "4096", "n": "1024"},
+        lengths={"out": "m * n * 4"},
+        buffers={"out": "p"},
+        line=6,
     )
 
 
