@@ -34,6 +34,7 @@ from lab.cli.cluster import Insecure, Keys
 if TYPE_CHECKING:
     from lab.cli.terminal import Output
     from lab.runs.pipeline import RunOutcome
+    from lab.templates.plain.draft import Guess
 
 app = typer.Typer(
     name="lab",
@@ -214,8 +215,11 @@ def run(
     raise typer.Exit(code)
 
 
-def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
-    """Print the best variants, what changed against the last run, and where the report is; return the exit code."""
+def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[Guess] = ()) -> int:
+    """Print the best variants, what changed against the last run, and where the report is; return the exit code.
+
+    Verdicts that rest on guesses do not count: nothing was shown.
+    """
     from lab.cli.tables import print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
@@ -224,7 +228,7 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
-    print_outcome(console, outcome)
+    print_outcome(console, outcome, guesses)
     if as_json:
         from lab.report.columns import row
         from lab.report.registry.registry import columns_for
@@ -232,7 +236,7 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
         chosen = columns_for(outcome.run, outcome.lean_records)
         _print_json([row(record, chosen) for record in outcome.lean_records])
         sys.stdout.flush()
-    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK
+    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed or guesses else _OK
 
 
 @app.command()
@@ -579,12 +583,14 @@ def try_kernel(
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
 
-    Each size of the kernel is an option of its name. What is not given is guessed as `lab new` does; the file that ran
-    is in the folder input of the run directory.
+    Each size of the kernel is an option of its name. What is not given follows from the kernel's body, as in `lab new`;
+    what is a guess is said first, and a verdict that rests on it does not count (exit code 1). The file that ran is in
+    the folder input of the run directory.
     """
     from lab.api.running import run_mapping
+    from lab.cli import guesses
     from lab.cli.progress import run_progress
-    from lab.cli.trial import Asked, experiment_of
+    from lab.cli.trial import Asked, try_draft
     from lab.runs.pipeline import RunOptions
 
     given = {"grid": grid, "block": block, "shared_bytes": shared_bytes}
@@ -596,10 +602,14 @@ def try_kernel(
         tuple(reference or ()),
         {name: words for name, words in given.items() if words is not None},
     )
-    options = RunOptions(output=output, measure=gpu, emulate=emulate)
-    with run_progress() as progress:
-        outcome = run_mapping(experiment_of(source, asked), options, progress)
-    raise typer.Exit(_print_run(outcome))
+    draft = try_draft(source, asked)
+    for line in (*draft.notes, *map(guesses.announce, draft.guesses)):
+        write(line, error=True)
+    doubts = (guesses.note(draft.guesses),) if draft.guesses else ()
+    options = RunOptions(output=output, measure=gpu, emulate=emulate, notes=(*doubts, *draft.notes))
+    with run_progress(prefix=guesses.PROVISIONAL if draft.guesses else "") as progress:
+        outcome = run_mapping(draft.experiment, options, progress)
+    raise typer.Exit(_print_run(outcome, guesses=draft.guesses))
 
 
 def _named_options(words: Sequence[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,9 +85,32 @@ def try_draft(source: Path, asked: Asked) -> TrialDraft:
         named.add(f"arguments.{name}")
     if asked.reference:
         made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
+    if "block" in asked.geometry:
+        _set_sides(made, draft.threads, asked.geometry["block"])
     made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
     named |= set(asked.geometry)
     return TrialDraft(made, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
+
+
+def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None:
+    """Put a block of the user's in place of the parameters that are its sides, wherever these stand."""
+    given, sides = _sizes(block), made["block"]
+    named = dict(
+        zip(sides if isinstance(sides, list) else [sides], given if isinstance(given, list) else [given], strict=False)
+    )
+    for name in threads:
+        value = named.get(name, name)
+
+        def replaced(held: Any, name: str = name, value: str = value) -> Any:  # noqa: ANN401 - any value of YAML
+            if isinstance(held, dict):
+                return {key: replaced(inner) for key, inner in held.items()}
+            if isinstance(held, list):
+                return [replaced(inner) for inner in held]
+            return re.sub(rf"(?<!\w){name}(?!\w)", value, held) if isinstance(held, str) else held
+
+        if value != name:
+            made |= {key: replaced(made[key]) for key in ("grid", "shared_bytes", "arguments") if key in made}
+            made["parameters"].pop(name, None)
 
 
 def _draft(source: Path, kernel: str | None) -> Draft:

@@ -66,11 +66,13 @@ class Draft:
         text: The file.
         guesses: The guesses in it that a verdict rests on.
         warnings: Doubts about the host's code.
+        threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
     """
 
     text: str
     guesses: tuple[Guess, ...]
     warnings: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
         *_reference(facts),
     ]
     guesses = tuple(line.guess for line in lines if line.guess is not None)
-    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)))
+    threads = tuple(facts.inference.threads) if facts.inference is not None else ()
+    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)), threads)
 
 
 def _doubts(facts: _Facts) -> list[str]:
@@ -506,6 +509,8 @@ def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
         matrices = {"a": [m, k], "b": [k, n], "c": [m, n], "d": [m, n]}
         if found := matrices.get(parameter.name.lower()[:1]):
             return ", ".join([*found, *lanes]), False
+    if not sizes:
+        return ", ".join(["1", *lanes]), False
     if len(sizes) == 1:
         is_sure = (
             bool(re.search(rf"\b{re.escape(parameter.name)}\s*\[\s*\w+\s*\]", facts.body)) if parameter.name else False
