@@ -10,7 +10,8 @@ from lab.base.errors import Location, UserError
 from lab.base.files import write_atomically
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.templates.plain import entry
-from lab.templates.plain.draft import draft
+from lab.templates.plain.draft_sequence import drafted_sequence
+from lab.templates.plain.launches import launched_kernels
 
 
 def new(source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False) -> Path:
@@ -31,8 +32,7 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
     if source.suffix not in (".cu", ".cuh"):
         raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
     text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), kernel, source)
-    check_result(chosen, source)
+    chosen = choose_launched(text, kernel, source)
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
         raise UserError("the file exists already", at=Location(target), accepted="another --output, or --force")
@@ -42,10 +42,26 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
         message = "the experiment file must lie in the folder of its source, or above"
         raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
     try:
-        write_atomically(target, draft(text, name, chosen))
+        write_atomically(target, drafted_sequence(text, name, chosen).text)
     except OSError as error:
         raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
     return target
+
+
+def choose_launched(text: str, name: str | None, source: Path) -> tuple[SourceKernel, ...]:
+    """Return the kernels to draft: the named one, the only one, or those that the host launches, in its order.
+
+    Raises:
+        UserError: There is no such kernel, none of several is launched, or one has no result.
+    """
+    kernels = read_kernels(text)
+    launched = launched_kernels(text, kernels) if name is None and len(kernels) > 1 else ()
+    has_structures = any(one.dtype is None and not one.is_pointer for kernel in launched for one in kernel.parameters)
+    is_sequence = launched and (len(launched) == 1 or not has_structures)
+    chosen = launched if is_sequence else (choose(kernels, name, source),)
+    for kernel in chosen:
+        check_result(kernel, source)
+    return chosen
 
 
 def check_result(kernel: SourceKernel, source: Path) -> None:

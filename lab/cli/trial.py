@@ -10,9 +10,9 @@ from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
-from lab.cli.new import check_result, choose
-from lab.isa.cuda.kernels import read_kernels
-from lab.templates.plain.draft import Draft, Guess, drafted
+from lab.cli.new import choose_launched
+from lab.templates.plain.draft import Draft, Guess
+from lab.templates.plain.draft_sequence import drafted_sequence
 
 _LARGEST_ON_CPU = 10_000
 
@@ -85,6 +85,11 @@ def try_draft(source: Path, asked: Asked) -> TrialDraft:
         named.add(f"arguments.{name}")
     if asked.reference:
         made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
+    if asked.geometry and "launches" in made:
+        message = "the host launches several kernels, whose geometry no option sets"
+        raise UserError(
+            message, key=f"--{next(iter(asked.geometry))}", accepted="--kernel, or a file that lab new writes"
+        )
     if "block" in asked.geometry:
         _set_sides(made, draft.threads, asked.geometry["block"])
     made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
@@ -115,9 +120,7 @@ def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None
 
 def _draft(source: Path, kernel: str | None) -> Draft:
     text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), kernel, source)
-    check_result(chosen, source)
-    return drafted(text, source.name, chosen)
+    return drafted_sequence(text, source.name, choose_launched(text, kernel, source))
 
 
 def _problem(made: dict[str, Any], given: Mapping[str, str]) -> list[str]:

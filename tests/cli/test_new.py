@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lab.base.errors import UserError
 from lab.cli.main import app
-from lab.cli.new import new
+from lab.cli.new import choose_launched, new
 
 SOURCES = Path(__file__).parents[1] / "support" / "cuda"
 
@@ -87,3 +87,17 @@ def test_the_command(source, tmp_path):
     assert result.exit_code == 0
     assert "1 lines are marked TODO" in result.output
     assert (tmp_path / "add.yaml").is_file()
+
+
+def test_the_kernels_that_the_host_launches_are_drafted_together(tmp_path):
+    kernel = "__global__ void {}(float *x, int n) {{ if (threadIdx.x < n) x[threadIdx.x] = 1; }}\n"
+    host = "int main() { float *p; b<<<1, 64>>>(p, 9); a<<<1, 64>>>(p, 9); }\n"
+    path = tmp_path / "k.cu"
+    path.write_text(kernel.format("a") + kernel.format("b") + kernel.format("c") + host)
+    assert [one.name for one in choose_launched(path.read_text(), None, path)] == ["b", "a"]
+    assert [one.name for one in choose_launched(path.read_text(), "c", path)] == ["c"]
+    path.write_text(kernel.format("a") + kernel.format("b") + host.replace("b<<<1, 64>>>(p, 9); ", ""))
+    assert [one.name for one in choose_launched(path.read_text(), None, path)] == ["a"]
+    path.write_text(kernel.format("a") + kernel.format("b"))
+    with pytest.raises(UserError, match="several kernels"):
+        choose_launched(path.read_text(), None, path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from lab.base.elements import ELEMENT_BYTES
@@ -67,12 +67,14 @@ class Draft:
         guesses: The guesses in it that a verdict rests on.
         warnings: Doubts about the host's code.
         threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
+        launch: The host's launch.
     """
 
     text: str
     guesses: tuple[Guess, ...]
     warnings: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
+    launch: HostLaunch = field(default_factory=HostLaunch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
     ]
     guesses = tuple(line.guess for line in lines if line.guess is not None)
     threads = tuple(facts.inference.threads) if facts.inference is not None else ()
-    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)), threads)
+    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)), threads, facts.launch)
 
 
 def _doubts(facts: _Facts) -> list[str]:
@@ -154,7 +156,7 @@ def _doubts(facts: _Facts) -> list[str]:
         f"the kernel adds to {name}, and the host clears it nowhere: before line {facts.launch.line}, it holds what "
         "was in memory"
         for name, array in arrays.items()
-        if array.accumulates and name in facts.launch.buffers and name not in facts.launch.cleared
+        if array.accumulates and name in facts.launch.variables and name not in facts.launch.cleared
     ]
 
 

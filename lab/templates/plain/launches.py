@@ -60,7 +60,7 @@ class HostLaunch:
         shares: The host passes one variable for several of them, so that a size in the grid may be the wrong one.
         lengths: Bytes that the host allocates for the kernel's arrays, by their names.
         cleared: Arrays that the host clears or copies to.
-        buffers: The host's variables that are passed for the kernel's arrays, by their names.
+        variables: The host's variables that are passed for the kernel's parameters, by their names.
         line: The source line of the launch; 0 where there is none.
         stream: The stream as the host calls it; empty for the default stream.
     """
@@ -74,7 +74,7 @@ class HostLaunch:
     shares: bool = False
     lengths: Mapping[str, str] = field(default_factory=dict)
     cleared: frozenset[str] = frozenset()
-    buffers: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
     stream: str = ""
 
@@ -196,7 +196,8 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
         names = {name: name for name in known if name not in called.values()} | called
         reader, numbers = _Reader(host, names), _Reader(host, {})
         grid, block, shared, stream, *_ = (*_items(call), None, None, None, None)
-        buffers = {one.name: word for one, part in passed if one.is_pointer and (word := _variable(part))}
+        variables = {one.name: word for one, part in passed if (word := _variable(part))}
+        buffers = {one.name: variables[one.name] for one, _ in passed if one.is_pointer and one.name in variables}
         lengths = {one: reader.extent(size) for one, size in _allocated(host, buffers)}
         yield HostLaunch(
             _arguments(text, host, numbers, template),
@@ -208,10 +209,21 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
             len({word for word, _ in sizes}) < len(sizes),
             {one: size for one, size in lengths.items() if size},
             frozenset(name for name, word in buffers.items() if word in _filled(host)),
-            buffers,
+            variables,
             line(launch),
             _joined(stream) if stream is not None and written(stream) != "0" else "",
         )
+
+
+def launched_kernels(text: str, kernels: Sequence[SourceKernel]) -> tuple[SourceKernel, ...]:
+    """Return the kernels that the host launches, each once, in the order of the source."""
+    by_name = {one.name: one for one in reversed(kernels)}
+    names = [
+        written(name)
+        for call in host_code(text).find("kernel_call_syntax")
+        if call.parent is not None and (name := declared_name(call.parent.child_by_field_name("function"))) is not None
+    ]
+    return tuple(by_name[name] for name in dict.fromkeys(names) if name in by_name)
 
 
 def _allocated(host: HostCode, buffers: Mapping[str, str]) -> Iterator[tuple[str, Node]]:
