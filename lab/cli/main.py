@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from lab.base import shipped, terminal
-from lab.base.errors import CompileError, LabError, StoreError, UserError
+from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.machine import fault_of
 from lab.base.terminal import write
 from lab.base.version import VERSION
@@ -551,12 +551,28 @@ def new(
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    execute: Annotated[
+        bool,
+        typer.Option(help="Execute the draft's first variant on the CPU, and say in the file why it does not run."),
+    ] = True,
 ) -> None:
-    """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
+    """Write an experiment file from a kernel's body and its host code; what neither says is marked TODO."""
+    from lab.base.files import write_atomically
+    from lab.cli import guesses
     from lab.cli import new as drafts
 
-    target = drafts.new(source, output, kernel, force=force)
-    marks = target.read_text(encoding="utf-8").count("TODO")
+    target, draft = drafts.write_draft(source, output, kernel, force=force)
+    for line in (*draft.warnings, *map(guesses.announce, draft.guesses)):
+        write(line, error=True)
+    if execute:
+        from lab.cli.rehearsal import rehearse
+
+        with contextlib.suppress(MissingToolError):  # without a compiler, the draft stands as it is
+            done = rehearse(target)
+            write(f"executed on the CPU: {done.verdict(is_guess=bool(draft.guesses))}", error=True)
+            if not done.runs:
+                write_atomically(target, f"# This draft does not run yet: {done.reason}\n{draft.text}")
+    marks = draft.text.count("TODO")
     write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
 
 

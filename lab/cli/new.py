@@ -10,11 +10,19 @@ from lab.base.errors import Location, UserError
 from lab.base.files import write_atomically
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.templates.plain import entry
+from lab.templates.plain.draft import Draft
 from lab.templates.plain.draft_sequence import drafted_sequence
 from lab.templates.plain.launches import launched_kernels
 
 
 def new(source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False) -> Path:
+    """Write an experiment file; see `write_draft`."""
+    return write_draft(source, output, kernel, force=force)[0]
+
+
+def write_draft(
+    source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False
+) -> tuple[Path, Draft]:
     """Write an experiment file.
 
     Args:
@@ -24,7 +32,7 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
         force: Replace a file that exists.
 
     Returns:
-        The file that was written.
+        The file that was written, and what is in it.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
@@ -42,10 +50,11 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
         message = "the experiment file must lie in the folder of its source, or above"
         raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
     try:
-        write_atomically(target, drafted_sequence(text, name, chosen).text)
+        draft = drafted_sequence(text, name, chosen)
+        write_atomically(target, draft.text)
     except OSError as error:
         raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
-    return target
+    return target, draft
 
 
 def choose_launched(text: str, name: str | None, source: Path) -> tuple[SourceKernel, ...]:

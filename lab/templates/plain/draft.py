@@ -454,10 +454,12 @@ def _inferred_argument(
     shape = ", ".join([*array.shape, *lanes]) if array.shape else _shape(parameter, facts)[0]
     direction = f"{array.direction} " if array.direction else ""
     value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
-    guess = None
-    if array.guess:
+    guess, reason = None, array.guess
+    if check == _unknown_element(parameter) and not array.guess:
+        check, reason = "", check
+    if reason:
         key = f"arguments.{parameter.name}"
-        guess = Guess(key, value, array.guess, f"--argument '{parameter.name}={value}'")
+        guess = Guess(key, value, reason, f"--argument '{parameter.name}={value}'")
     return _Line(f'  {parameter.name}: "{value}"', check, f"inferred: line {array.line}" if array.line else "", guess)
 
 
@@ -494,7 +496,11 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
         return "float32", f"the element type of {parameter.c_type}, as in the kernel's name"
     if any(facts.parameters.get(word) == "[float, double]" for word in words):
         return "float32", f"the element type of {parameter.c_type}; it must be the same in all variants"
-    return "uint8", f"the element type of {parameter.c_type}"
+    return "uint8", _unknown_element(parameter)
+
+
+def _unknown_element(parameter: SourceParameter) -> str:
+    return f"the element type of {parameter.c_type}"
 
 
 def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
