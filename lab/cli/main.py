@@ -571,9 +571,10 @@ def new(
             done = rehearse(target)
             write(f"executed on the CPU: {done.verdict(is_guess=bool(draft.guesses))}", error=True)
             if not done.runs:
-                write_atomically(target, f"# This draft does not run yet: {done.reason}\n{draft.text}")
+                write_atomically(target, f"{done.heading}\n{draft.text}")
     marks = draft.text.count("TODO")
-    write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
+    marked = "1 line is marked TODO" if marks == 1 else f"{marks} lines are marked TODO"
+    write(f"{target}: {marked}; then: lab run {shlex.quote(str(target))}")
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -40,6 +40,13 @@ class Rehearsal:
         """Whether the draft was executed and nothing was found wrong."""
         return self.status is not None and self.status.sound
 
+    @property
+    def heading(self) -> str:
+        """The comment at the top of a draft that does not run, or that a fault was found with."""
+        if self.status in (Status.WRONG, Status.SUSPECT):
+            return f"# Executed once on the CPU: {self.status}: {self.reason}"
+        return f"# This draft does not run yet: {self.reason}"
+
     def verdict(self, *, is_guess: bool) -> str:
         """Return the outcome in words; nothing is judged where the draft holds a guess."""
         words = f"{self.status}: {self.reason}" if self.status and self.reason else str(self.status or self.reason)

@@ -85,7 +85,7 @@ def test_the_command(source, tmp_path):
     path = source("vector_add.cu")
     result = CliRunner().invoke(app, ["new", str(path), "--output", str(tmp_path / "add.yaml")])
     assert result.exit_code == 0
-    assert "1 lines are marked TODO" in result.output
+    assert "1 line is marked TODO" in result.output
     assert (tmp_path / "add.yaml").is_file()
 
 
