@@ -455,6 +455,8 @@ def _inferred_argument(
     direction = f"{array.direction} " if array.direction else ""
     value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
     guess, reason = None, array.guess
+    if parameter.name in facts.launch.inside:
+        reason = f"the host passes a pointer behind the array's begin (line {facts.launch.line}), which no file can say"
     if check == _unknown_element(parameter) and not array.guess:
         check, reason = "", check
     if reason:

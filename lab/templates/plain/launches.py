@@ -63,6 +63,7 @@ class HostLaunch:
         variables: The host's variables that are passed for the kernel's parameters, by their names.
         line: The source line of the launch; 0 where there is none.
         stream: The stream as the host calls it; empty for the default stream.
+        inside: Arrays of which the host passes a pointer behind their first element: `x + 3`, `&x[3]`.
     """
 
     template: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ class HostLaunch:
     variables: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
     stream: str = ""
+    inside: frozenset[str] = frozenset()
 
 
 class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an error
@@ -212,6 +214,7 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
             variables,
             line(launch),
             _joined(stream) if stream is not None and written(stream) != "0" else "",
+            frozenset(one.name for one, part in passed if one.is_pointer and _is_moved(part)),
         )
 
 
@@ -224,6 +227,12 @@ def launched_kernels(text: str, kernels: Sequence[SourceKernel]) -> tuple[Source
         if call.parent is not None and (name := declared_name(call.parent.child_by_field_name("function"))) is not None
     ]
     return tuple(by_name[name] for name in dict.fromkeys(names) if name in by_name)
+
+
+def _is_moved(part: Node) -> bool:
+    """Return whether an argument is a pointer into an array: `x + 3`, `&x[3]`."""
+    element = part.child_by_field_name("argument") if part.type == "pointer_expression" else None
+    return part.type == "binary_expression" or (element is not None and element.type == "subscript_expression")
 
 
 def _allocated(host: HostCode, buffers: Mapping[str, str]) -> Iterator[tuple[str, Node]]:

@@ -375,3 +375,11 @@ def test_an_accumulator_that_the_host_never_clears_is_a_warning():
     assert "line 2" in warning
     assert not drafted_with_guesses(f"{text}{allocated}cudaMemset(d, 0, 4); k<<<1, 64>>>(d, 9); }}").warnings
     assert not drafted_with_guesses(text.partition("\n")[0]).warnings
+
+
+@pytest.mark.parametrize("passed", ["d + 3", "&d[3]"])
+def test_a_pointer_into_an_array_is_a_guess(passed):
+    text = "__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 1; }\n"
+    (guess,) = drafted_with_guesses(f"{text}int main() {{ float *d; k<<<1, 64>>>({passed}, 9); }}").guesses
+    assert (guess.key, "line 2" in guess.reason) == ("arguments.x", True)
+    assert not drafted_with_guesses(f"{text}int main() {{ float *d; k<<<1, 64>>>(d, 9); }}").guesses

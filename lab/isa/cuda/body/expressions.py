@@ -178,7 +178,8 @@ class Expressions:
     def _loaded(self, pointer: Pointer, node: Node) -> Polynomial:
         self.touch(pointer, Touch.LOAD, node)
         element = element_type(self._kinds.get(pointer.array, ""))
-        low, high = _RANGES.get(element.dtype if element else "", (None, None))
+        is_view = pointer.unit != self._bytes(pointer.array)
+        low, high = _RANGES.get(element.dtype if element and not is_view else "", (None, None))
         uppers = (number(high),) if high is not None else ()
         return self.fresh(Opaque(uppers, lower=number(low) if low is not None else None, is_data=True))
 

@@ -23,7 +23,6 @@ from lab.isa.cuda.tree import (
     line,
     parse,
     span,
-    walk,
     words,
     written,
 )
@@ -296,14 +295,15 @@ class _Statements(Expressions):
             if any(axis in start.atoms for axis in THREAD):
                 self.found.strides.append(Stride(start, step, line(node)))
             return start + atom(turn) * step
-        shrinks = any(
-            (inner.type == "assignment_expression" and written(inner.children[1]) in (">>=", "/="))
-            and inner.child_by_field_name("left") is not None
-            and written(inner.children[0]) == name
-            for inner in (*walk(node),)
-        )
-        uppers = (start,) if shrinks else ()
-        return self.fresh(Opaque(uppers, lower=ZERO if shrinks else None, is_data=self.depends_on_data(start)))
+        changes = find(node, "assignment_expression", "update_expression")
+        operators = {
+            written(inner.children[1]) if inner.type == "assignment_expression" else "++"
+            for inner in changes
+            if _target(inner) == name
+        }
+        shrinks, grows = (bool(operators) and operators <= signs for signs in ({">>=", "/="}, {"<<=", "*="}))
+        lower = ZERO if shrinks else start if grows else None
+        return self.fresh(Opaque((start,) if shrinks else (), lower=lower, is_data=self.depends_on_data(start)))
 
     def _step(  # noqa: PLR0911 - a form of assignment each
         self, name: str, node: Node, body: Node | None, update: Node | None
