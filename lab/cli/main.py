@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from lab.base import shipped, terminal
-from lab.base.errors import CompileError, LabError, StoreError, UserError
+from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.machine import fault_of
 from lab.base.terminal import write
 from lab.base.version import VERSION
@@ -34,6 +34,7 @@ from lab.cli.cluster import Insecure, Keys
 if TYPE_CHECKING:
     from lab.cli.terminal import Output
     from lab.runs.pipeline import RunOutcome
+    from lab.templates.plain.draft import Guess
 
 app = typer.Typer(
     name="lab",
@@ -224,8 +225,11 @@ def run(
     raise typer.Exit(code)
 
 
-def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
-    """Print the best variants, what changed against the last run, and where the report is; return the exit code."""
+def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[Guess] = ()) -> int:
+    """Print the best variants, what changed against the last run, and where the report is; return the exit code.
+
+    Verdicts that rest on guesses do not count: nothing was shown.
+    """
     from lab.cli.tables import print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
@@ -234,7 +238,7 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
-    print_outcome(console, outcome)
+    print_outcome(console, outcome, guesses)
     if as_json:
         from lab.report.columns import row
         from lab.report.registry.registry import columns_for
@@ -242,7 +246,7 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
         chosen = columns_for(outcome.run, outcome.lean_records)
         _print_json([row(record, chosen) for record in outcome.lean_records])
         sys.stdout.flush()
-    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK
+    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed or guesses else _OK
 
 
 @app.command()
@@ -583,14 +587,31 @@ def new(
     root: Annotated[
         Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
     ] = None,
+    execute: Annotated[
+        bool,
+        typer.Option(help="Execute the draft's first variant on the CPU, and say in the file why it does not run."),
+    ] = True,
 ) -> None:
-    """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
+    """Write an experiment file from a kernel's body and its host code; what neither says is marked TODO."""
+    from lab.base.files import write_atomically
+    from lab.cli import guesses
     from lab.cli import new as drafts
 
     sources = drafts.SourceFolders(root, tuple(include or ()), tuple(define or ()))
-    target = drafts.new(source, output, kernel, force=force, sources=sources)
-    marks = target.read_text(encoding="utf-8").count("TODO")
-    write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
+    target, draft = drafts.write_draft(source, output, kernel, force=force, sources=sources)
+    for line in (*draft.warnings, *map(guesses.announce, draft.guesses)):
+        write(line, error=True)
+    if execute:
+        from lab.cli.rehearsal import rehearse
+
+        with contextlib.suppress(MissingToolError):  # without a compiler, the draft stands as it is
+            done = rehearse(target)
+            write(f"executed on the CPU: {done.verdict(is_guess=bool(draft.guesses))}", error=True)
+            if not done.runs:
+                write_atomically(target, f"{done.heading}\n{draft.text}")
+    marks = draft.text.count("TODO")
+    marked = "1 line is marked TODO" if marks == 1 else f"{marks} lines are marked TODO"
+    write(f"{target}: {marked}; then: lab run {shlex.quote(str(target))}")
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -621,13 +642,15 @@ def try_kernel(
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
 
-    Each size of the kernel is an option of its name. What is not given is guessed as `lab new` does; the file that ran
-    is in the folder input of the run directory.
+    Each size of the kernel is an option of its name. What is not given follows from the kernel's body, as in `lab new`;
+    what is a guess is said first, and a verdict that rests on it does not count (exit code 1). The file that ran is in
+    the folder input of the run directory.
     """
     from lab.api.running import run_mapping
+    from lab.cli import guesses
     from lab.cli.new import SourceFolders
     from lab.cli.progress import run_progress
-    from lab.cli.trial import Asked, experiment_of
+    from lab.cli.trial import Asked, try_draft
     from lab.runs.pipeline import RunOptions
 
     given = {"grid": grid, "block": block, "shared_bytes": shared_bytes}
@@ -640,10 +663,16 @@ def try_kernel(
         {name: words for name, words in given.items() if words is not None},
         SourceFolders(root, tuple(include or ())),
     )
-    options = RunOptions(output=output, measure=not no_gpu, gpus=tuple(gpu or ()), emulate=emulate)
-    with run_progress() as progress:
-        outcome = run_mapping(experiment_of(source, asked), options, progress)
-    raise typer.Exit(_print_run(outcome))
+    draft = try_draft(source, asked)
+    for line in (*draft.notes, *map(guesses.announce, draft.guesses)):
+        write(line, error=True)
+    doubts = (guesses.note(draft.guesses),) if draft.guesses else ()
+    options = RunOptions(
+        output=output, measure=not no_gpu, gpus=tuple(gpu or ()), emulate=emulate, notes=(*doubts, *draft.notes)
+    )
+    with run_progress(prefix=guesses.PROVISIONAL if draft.guesses else "") as progress:
+        outcome = run_mapping(draft.experiment, options, progress)
+    raise typer.Exit(_print_run(outcome, guesses=draft.guesses))
 
 
 def _named_options(words: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from lab.base.errors import Location, UserError
 from lab.base.files import write_atomically
 from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain import entry
-from lab.templates.plain.draft import draft
+from lab.templates.plain.draft import Draft
+from lab.templates.plain.draft_sequence import drafted_sequence
+from lab.templates.plain.launches import launched_kernels
 from lab.templates.plain.unit import SUFFIXES, SourceUnit, read_unit
 from lab.toolchain.includes import Tree, gather, read_source
 from lab.toolchain.project import of_words
@@ -82,6 +84,18 @@ def new(
     force: bool = False,
     sources: SourceFolders | None = None,
 ) -> Path:
+    """Write an experiment file; see `write_draft`."""
+    return write_draft(source, output, kernel, force=force, sources=sources)[0]
+
+
+def write_draft(
+    source: Path,
+    output: Path | None = None,
+    kernel: str | None = None,
+    *,
+    force: bool = False,
+    sources: SourceFolders | None = None,
+) -> tuple[Path, Draft]:
     """Write an experiment file.
 
     Args:
@@ -92,14 +106,13 @@ def new(
         sources: What the source may include, and how it is compiled.
 
     Returns:
-        The file that was written.
+        The file that was written, and what is in it.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
     unit = read_sources(source, sources)
-    chosen = choose(unit.kernels, kernel, source)
-    check_result(chosen, source)
+    chosen = choose_launched(unit, kernel)
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
         raise UserError("the file exists already", at=Location(target), accepted="another --output, or --force")
@@ -109,11 +122,29 @@ def new(
         message = "the experiment file must lie in the folder of its source, or above"
         raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
     try:
+        drafted = drafted_sequence(unit.whole, name, chosen)
         keys = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys_of(unit, target.parent).items())
-        write_atomically(target, draft(unit.whole, name, chosen) + keys)
+        draft = replace(drafted, text=drafted.text + keys)
+        write_atomically(target, draft.text)
     except OSError as error:
         raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
-    return target
+    return target, draft
+
+
+def choose_launched(unit: SourceUnit, name: str | None) -> tuple[SourceKernel, ...]:
+    """Return the kernels to draft: the named one, the only one, or those that the host launches, in its order.
+
+    Raises:
+        UserError: There is no such kernel, none of several is launched, or one has no result.
+    """
+    kernels, source = unit.kernels, unit.file
+    launched = launched_kernels(unit.whole, kernels) if name is None and len(kernels) > 1 else ()
+    has_structures = any(one.dtype is None and not one.is_pointer for kernel in launched for one in kernel.parameters)
+    is_sequence = launched and (len(launched) == 1 or not has_structures)
+    chosen = launched if is_sequence else (choose(kernels, name, source),)
+    for kernel in chosen:
+        check_result(kernel, source)
+    return chosen
 
 
 def check_result(kernel: SourceKernel, source: Path) -> None:

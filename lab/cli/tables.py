@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from lab.cli.guesses import PROVISIONAL, summarise
 from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.runs.compare import Change, Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
+    from lab.templates.plain.draft import Guess
     from lab.tuning.run import TuningOutcome
 
 _FAILURES_SHOWN = 10
@@ -124,12 +126,20 @@ def print_changes(console: Console, found: Comparison) -> None:
         console.print(Text(f"  {change.verdict}: {change.variant_b} {name}{ratio}", style=style))
 
 
-def print_outcome(console: Console, outcome: RunOutcome) -> None:
-    """Print how many variants have each status, what the run warns of, where the report is, and what to do next."""
+def print_outcome(console: Console, outcome: RunOutcome, guesses: Sequence[Guess] = ()) -> None:
+    """Print how many variants have each status, what the run warns of, where the report is, and what to do next.
+
+    Args:
+        console: Where to.
+        outcome: The run.
+        guesses: What the verdicts rest on, so that none of them counts.
+    """
     counts = {status: sum(r.status is status for r in outcome.lean_records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
-    _print_reasons(console, outcome.lean_records)
+    if guesses:
+        fared = f"not judged: {summarise(guesses)}. {PROVISIONAL}{fared}"
+    console.print(Text(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}"), soft_wrap=True)
+    _print_reasons(console, outcome.lean_records, PROVISIONAL if guesses else "")
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
     records = outcome.lean_records
@@ -141,11 +151,11 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
         console.print(Text(f"next: {following}"), soft_wrap=True)
 
 
-def _print_reasons(console: Console, records: Sequence[VariantRecord]) -> None:
+def _print_reasons(console: Console, records: Sequence[VariantRecord], prefix: str = "") -> None:
     """Print the reasons of verdicts, once for all variants that share one, and what was executed at the full size."""
     groups = group_reasons(records)
     for group in groups[:_FAILURES_SHOWN]:
-        console.print(Text(group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
+        console.print(Text(prefix + group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
     if len(groups) > _FAILURES_SHOWN:
         console.print(f"{len(groups) - _FAILURES_SHOWN} further reasons; the report has them all", highlight=False)
     if sampled := summarise_full_size(records):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import UserError, did_you_mean
-from lab.cli.new import SourceFolders, check_result, choose, read_sources
-from lab.templates.plain.draft import draft
+from lab.cli.new import SourceFolders, choose_launched, read_sources
+from lab.templates.plain.draft import Guess
+from lab.templates.plain.draft_sequence import drafted_sequence
 
 _LARGEST_ON_CPU = 10_000
 
@@ -38,26 +40,46 @@ class Asked:
     sources: SourceFolders | None = None
 
 
+@dataclass(frozen=True)
+class TrialDraft:
+    """An experiment for one kernel, and what a verdict on it rests on.
+
+    Attributes:
+        experiment: The keys of a file.
+        guesses: Values that neither the kernel nor the command line says.
+        notes: What the user must know before any verdict.
+    """
+
+    experiment: dict[str, Any]
+    guesses: tuple[Guess, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
-    """Return the experiment of a kernel, as the keys of a file.
+    """Return the experiment of a kernel, as the keys of a file; see `try_draft`."""
+    return try_draft(source, asked).experiment
+
+
+def try_draft(source: Path, asked: Asked) -> TrialDraft:
+    """Draft the experiment of a kernel, with the command line in place of guesses.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
     swept = {words.partition("=")[0].strip() for words in asked.parameters}
     unit = read_sources(source, asked.sources).without_macros(swept)
-    chosen = choose(unit.kernels, asked.kernel, source)
-    check_result(chosen, source)
-    made: dict[str, Any] = yamlfile.parse(draft(unit.whole, source.name, chosen), source.with_suffix(".yaml")).data
+    draft = drafted_sequence(unit.whole, source.name, choose_launched(unit, asked.kernel))
+    made: dict[str, Any] = yamlfile.parse(draft.text, source.with_suffix(".yaml")).data
     made |= {"source": str(source.resolve()), "root": str(unit.tree.root)}
     made["include"] = [str(one) for one in unit.tree.search]
     if unit.flags.options:
         made["options"] = list(unit.flags.options)
     made.pop("question", None)
-    _problem(made, asked.problem)
+    notes = [*draft.warnings, *_problem(made, asked.problem)]
     for words in asked.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
         made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+    named = set[str]()
     for words in asked.arguments:
         name, given = _pair(words, "--argument", "name=out float32[n]")
         structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
@@ -65,21 +87,71 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
         if holder is None:
             raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
         holder[name] = given
+        named.add(f"arguments.{name}")
     if asked.reference:
         made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
+    if asked.geometry and "launches" in made:
+        message = "the host launches several kernels, whose geometry no option sets"
+        raise UserError(
+            message, key=f"--{next(iter(asked.geometry))}", accepted="--kernel, or a file that lab new writes"
+        )
+    if "block" in asked.geometry:
+        _set_sides(made, draft.threads, asked.geometry["block"])
     made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
-    return made
+    named |= set(asked.geometry)
+    return TrialDraft(made, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
 
 
-def _problem(made: dict[str, Any], given: Mapping[str, str]) -> None:
-    known = made.get("problem") or {}
+def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None:
+    """Put a block of the user's in place of the parameters that are its sides, wherever these stand."""
+    given, sides = _sizes(block), made["block"]
+    named = dict(
+        zip(sides if isinstance(sides, list) else [sides], given if isinstance(given, list) else [given], strict=False)
+    )
+    for name in threads:
+        value = named.get(name, name)
+
+        def replaced(held: Any, name: str = name, value: str = value) -> Any:  # noqa: ANN401 - any value of YAML
+            if isinstance(held, dict):
+                return {key: replaced(inner) for key, inner in held.items()}
+            if isinstance(held, list):
+                return [replaced(inner) for inner in held]
+            return re.sub(rf"(?<!\w){name}(?!\w)", value, held) if isinstance(held, str) else held
+
+        if value != name:
+            made |= {key: replaced(made[key]) for key in ("grid", "shared_bytes", "arguments") if key in made}
+            made["parameters"].pop(name, None)
+
+
+def _problem(made: dict[str, Any], given: Mapping[str, str]) -> list[str]:
+    """Set sizes, and return what the user may not expect of them.
+
+    `--n` is the size of a kernel whatever the kernel calls it: its only size, or all of them.
+    """
+    known, notes = made.get("problem") or {}, []
     for name, word in given.items():
-        if name not in known:
+        names = [name] if name in known else _meant(name, known)
+        if not names and (known or name != "n"):
             raise _unknown(name, known, f"--{name}", "the kernel has no such size")
-        known[name] = _value(word)
-        small = (made.get("emulate") or {}).get(name, _LARGEST_ON_CPU)
-        if isinstance(known[name], int) and isinstance(small, int):
-            made.setdefault("emulate", {})[name] = min(small, known[name])
+        if not names:
+            notes.append(f"--{name} {word} is not used: the kernel has no size that a caller sets")
+        elif names != [name]:
+            notes.append(f"--{name} {word} sets {' and '.join(names)}")
+        for size in names:
+            known[size] = _value(word)
+            small = (made.get("emulate") or {}).get(size, _LARGEST_ON_CPU)
+            if isinstance(known[size], int) and isinstance(small, int):
+                made.setdefault("emulate", {})[size] = min(small, known[size])
+    return notes
+
+
+def _meant(name: str, known: Mapping[str, Any]) -> list[str]:
+    """Return the sizes that `--n` means where none has that name."""
+    if name != "n":
+        return []
+    same = [one for one in known if one.lower() == "n"]
+    sides = [one for one, value in known.items() if value not in (1, 256)]
+    return same or sides or list(known)
 
 
 def _unknown(name: str, known: Mapping[str, Any], key: str, message: str) -> UserError:

@@ -84,6 +84,7 @@ class RunOptions:
         followed: The run does not count as finished when it ends, since its repetition follows.
         held: The outcome holds every record. Otherwise it reads them when they are asked for, which needs no memory
             for those of a large run but finds what a later run in the same directory wrote.
+        notes: Sentences that a reader of the report must see.
     """
 
     output: Path | None = None
@@ -102,6 +103,7 @@ class RunOptions:
     gpu_model: str = ""
     followed: bool = False
     held: bool = True
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -384,7 +386,7 @@ def _take_up(
         not_measured=asked.not_measured,
         emulate=options.emulate,
     )
-    facts = replace(facts, notes=(*notes, *facts.notes, *_unnamed_gpus(asked)))
+    facts = replace(facts, notes=(*options.notes, *notes, *facts.notes, *_unnamed_gpus(asked)))
     if begun := store.fact(_BEGUN, "facts"):
         facts = replace(facts, started=begun.get("started", facts.started), command=begun.get("command", facts.command))
     store.note("facts", {"started": facts.started, "command": facts.command})

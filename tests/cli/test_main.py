@@ -423,8 +423,21 @@ def test_try_needs_no_file_but_the_kernel(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "2 of 2 variants: 2 verified" in done.stderr
     assert (tmp_path / "reports" / "twice" / "input" / "twice.yaml").is_file()
-    wrong = here("try", "twice.cu", "--m", "5", cwd=tmp_path)
-    assert (wrong.returncode, "the kernel has no such size" in wrong.stderr) == (2, True)
+    other = here("try", "twice.cu", "--m", "5", cwd=tmp_path)
+    assert (other.returncode, "the kernel has no such size" in other.stderr) == (2, True)
+
+
+def test_a_verdict_that_rests_on_a_guess_does_not_count(tmp_path):
+    body = "int i = threadIdx.x; if (i < n) y[i] = x[m[i]];"
+    (tmp_path / "g.cu").write_text(f"__global__ void g(float *y, const float *x, const int *m, int n) {{ {body} }}\n")
+    words = ("try", "g.cu", "--n", "64", "--block", "64", "--no-gpu")
+    doubtful = here(*words, cwd=tmp_path)
+    assert doubtful.returncode == 1
+    guess = doubtful.stderr.index("guessed: arguments.x: float32[n]")
+    assert guess < doubtful.stderr.index("not judged: arguments.x was guessed")
+    assert "--argument 'x=float32[n]'" in doubtful.stderr
+    known = here(*words, "--argument", "x=float32[100]", "--argument", "m=int32[n] uniform 0 99", cwd=tmp_path)
+    assert (known.returncode, "guess" in known.stderr) == (0, False), known.stderr
 
 
 def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):

@@ -10,7 +10,7 @@ from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.cli.inspect import variants
 from lab.cli.main import app
-from lab.cli.new import new
+from lab.cli.new import choose_launched, new, read_sources
 from lab.toolchain.select import build
 
 SOURCES = Path(__file__).parents[1] / "support" / "cuda"
@@ -88,7 +88,7 @@ def test_the_command(source, tmp_path):
     path = source("vector_add.cu")
     result = CliRunner().invoke(app, ["new", str(path), "--output", str(tmp_path / "add.yaml")])
     assert result.exit_code == 0
-    assert "5 lines are marked TODO" in result.output
+    assert "1 line is marked TODO" in result.output
     assert (tmp_path / "add.yaml").is_file()
 
 
@@ -118,3 +118,17 @@ def test_includes_and_flags_stand_in_the_file_and_it_runs(tmp_path):
 def test_a_header_gets_a_file(tmp_path):
     (tmp_path / "k.cuh").write_text("__global__ void k(float *x) { x[threadIdx.x] = 1; }")
     assert "source: k.cuh\n" in new(tmp_path / "k.cuh").read_text()
+
+
+def test_the_kernels_that_the_host_launches_are_drafted_together(tmp_path):
+    kernel = "__global__ void {}(float *x, int n) {{ if (threadIdx.x < n) x[threadIdx.x] = 1; }}\n"
+    host = "int main() { float *p; b<<<1, 64>>>(p, 9); a<<<1, 64>>>(p, 9); }\n"
+    path = tmp_path / "k.cu"
+    path.write_text(kernel.format("a") + kernel.format("b") + kernel.format("c") + host)
+    assert [one.name for one in choose_launched(read_sources(path), None)] == ["b", "a"]
+    assert [one.name for one in choose_launched(read_sources(path), "c")] == ["c"]
+    path.write_text(kernel.format("a") + kernel.format("b") + host.replace("b<<<1, 64>>>(p, 9); ", ""))
+    assert [one.name for one in choose_launched(read_sources(path), None)] == ["a"]
+    path.write_text(kernel.format("a") + kernel.format("b"))
+    with pytest.raises(UserError, match="several kernels"):
+        choose_launched(read_sources(path), None)

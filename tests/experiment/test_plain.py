@@ -124,7 +124,7 @@ def test_options_may_be_swept(read):
         ("source: add.cu", "source: two.cu", ("several kernels", "ours::second")),
         ("source: add.cu", "source: none.cu", ("no kernel was found in the source", "found: 'none.cu'")),
         ("source: add.cu", "source: add.cu\nkernel: ad", ("no such kernel", "did you mean 'add'?")),
-        ("{c: a + b}", "{c: maximum(a, b)}", ("YAML ends a text at a comma", "'maximum(a'", "in quotes")),
+        ("{c: a + b}", "{c: maximum(a, b}", ("YAML ends a text at a comma", "'maximum(a'", "in quotes")),
         ('a: "float32[n]"', "a: float32[n, 2]", ("not YAML", "in quotes")),
         ("block: block_size\n", "", ("a key is missing", "key: block")),
         ("block: block_size", "block: blocksize", ("unknown name 'blocksize'", "did you mean 'block_size'?")),
