@@ -66,9 +66,11 @@ def triton_kernel(reading: Reading) -> PlainKernel:
     text = reading.text(match["file"])
     function = _function(reading, text, match["function"]) if text is not None else None
     axes, tied = _configs(reading, axes_of(reading), function)
+    nones = _nones(reading, function)
+    reading.omitted = frozenset(nones)
     declaration = reading.declared(function.name if function else Path(match["file"]).stem, axes, {})
     if function is not None and declaration is not None:
-        _check_arguments(reading, function, declaration)
+        _check_arguments(reading, function, declaration, nones)
         _check_parameters(reading, function, axes)
     _check_launch(reading, axes)
     if declaration is not None and {*declaration.type_parameters} - reading.fields:
@@ -90,7 +92,8 @@ def triton_kernel(reading: Reading) -> PlainKernel:
         named=reading.named,
         function=function.name,
         constants=tuple(name for name in function.constexprs if name in axes),
-        unset=tuple(name for name in function.constexprs if name not in axes),
+        unset=(*nones, *(name for name, one in function.constexprs.items() if name not in axes and one.is_none)),
+        tuples=_tuples(declaration),
     )
     constraints = [*reading.constraints]
     constraints += [(tied, reading.document.at("configs"))] if tied else []
@@ -218,20 +221,35 @@ def _check_options(reading: Reading, axes: Axes, in_configs: Sequence[str]) -> N
                 reading.refuse(f"{name} is wrong", place, found=value, accepted=accepted)
 
 
-def _check_arguments(reading: Reading, function: TritonFunction, declaration: Declaration) -> None:
+def _nones(reading: Reading, function: TritonFunction | None) -> tuple[str, ...]:
+    """The arguments for which a launch passes None: those that say so, and those left out whose default it is."""
+    given = reading.raw.arguments or {}
+    said = [name for name, text in given.items() if isinstance(text, str) and text.strip().lower() == "none"]
+    passed = [one for one in (function.arguments if function else ()) if not one.is_constexpr]
+    return (*said, *(one.name for one in passed if one.is_none and one.name not in given))
+
+
+def _tuples(declaration: Declaration) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The arguments that are tuples, with the names of their members."""
+    names = dict.fromkeys(one.structure for one in declaration.passed if one.structure)
+    return tuple((name, tuple(one.name for one in declaration.passed if one.structure == name)) for name in names)
+
+
+def _check_arguments(
+    reading: Reading, function: TritonFunction, declaration: Declaration, nones: Sequence[str]
+) -> None:
     """Compare the declared arguments with the function's, and their types with Triton's."""
-    names = tuple(one.name for one in declaration.passed)
-    if names != function.passed:
+    names = tuple(dict.fromkeys(one.structure or one.name for one in declaration.passed))
+    expected = tuple(name for name in function.passed if name not in nones)
+    if names != expected:
         reading.refuse(
             f"the arguments do not match the function {function.name}",
             ("arguments",),
             found=", ".join(names),
-            accepted=f"{', '.join(function.passed) or 'none'}, in this order (constexprs are parameters)",
-            suggestion="mind the order" if sorted(names) == sorted(function.passed) else None,
+            accepted=f"{', '.join(expected) or 'none'}, in this order (constexprs are parameters)",
+            suggestion="mind the order" if sorted(names) == sorted(expected) else None,
         )
     for one in declaration.arguments:
-        if one.structure:
-            reading.refuse("a Triton function takes no structures", ("arguments", one.structure), accepted="text")
         if not one.type_parameter and triton_type(one.dtype, is_array=one.is_array) is None:
             place: Key = ("arguments", one.name)
             reading.refuse("Triton has no such type", place, found=one.dtype, accepted=list(TYPES))
@@ -253,9 +271,6 @@ def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) ->
             if name in reading.fields:
                 accepted += ", in place of the problem's: what the CPU executes is the same machine code"
             reading.refuse(message, ("parameters", name), accepted=accepted)
-        elif name not in axes and one.default is None and not one.is_none:
-            message = f"the default of the constexpr {name} of {function.name} is no literal"
-            reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")
 
 
 def _check_launch(reading: Reading, axes: Axes) -> None:
