@@ -560,7 +560,9 @@ def compare(
 
 @app.command()
 def new(
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help="A .cu file, or a .py file with a Triton function.", show_default=False)
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
     ] = None,

@@ -319,8 +319,9 @@ def print_images(console: Console, images: Iterable[Mapping[str, Any]]) -> None:
     """Print one line for each PTX or cubin of a library, with the number of its kernels and the first."""
     rows = []
     for one in images:
-        first, *more = [*one["kernels"], ""]
-        what = one["refused"] or (first + (f" and {len(more) - 1} more" if len(more) > 1 else ""))
+        names = list[str](one["kernels"])
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        what = one["refused"] or "".join(names[:1]) + more
         rows.append((one["variant"], one["kind"], one["arch"], one["where"], what))
     headers = ("variant", "kind", "arch", "where", "kernels")
     write(console, [(columns(headers, rows, left=len(headers)), "")])

@@ -87,3 +87,19 @@ def test_the_command(source, tmp_path):
     assert result.exit_code == 0
     assert "5 lines are marked TODO" in result.output
     assert (tmp_path / "add.yaml").is_file()
+
+
+def test_a_triton_function_is_drafted_without_its_helpers(tmp_path):
+    source = tmp_path / "k.py"
+    source.write_text(
+        "import triton\nraise SystemExit\n@triton.jit\ndef half(x):\n    return x / 2\n@triton.jit\n"
+        "def scale(x, n, B: tl.constexpr):\n    tl.store(x, half(tl.load(x)))\n"
+    )
+    assert new(source).read_text(encoding="utf-8").splitlines()[1] == "source: k.py:scale"
+    source.write_text("@triton.jit\ndef a(x):\n    pass\n@triton.jit\ndef b(x):\n    pass\n")
+    with pytest.raises(UserError) as caught:
+        new(source, force=True)
+    assert (caught.value.key, caught.value.accepted) == ("--kernel", ["a", "b"])
+    with pytest.raises(UserError) as caught:
+        new(source, kernel="c", force=True)
+    assert caught.value.found == "c"

@@ -228,3 +228,30 @@ def test_all_mistakes_are_reported_together(read):
         read(GOOD.replace("[4, 8]", "3").replace("{BLOCK:", "{BLOK:").replace("factor:", "factors:"))
     for part in ("num_warps is wrong", "no such constexpr", "do not match"):
         assert part in str(caught.value)
+
+
+TUNED = """import triton
+
+def configs():
+    every = [(b, k, w) for b in range(16, 400, 16) for k in "abcd" for w in (2, 8)]
+    return [triton.Config({"BLOCK": b, "KIND": k}, num_warps=w) for b, k, w in every if b != 32 or w == 2]
+
+@triton.autotune(configs(), key=["n"])
+@triton.jit
+def f(x, n, BLOCK: tl.constexpr, KIND: tl.constexpr):
+    pass
+"""
+
+
+def test_configs_of_the_decorator_vary_together_however_many(read, tmp_path):
+    (tmp_path / "t.py").write_text(TUNED)
+    text = "source: t.py\nproblem: {n: 64}\narguments: {x: 'out float32[n]', n: int32}\ngrid: 1\nconfigs: autotune\n"
+    points = [point.parameters for point in expand(read(text)).points]
+    assert len(points) == 24 * 4 * 2 - 4
+    assert {one["num_warps"] for one in points if one["BLOCK"] == 32} == {2}
+
+
+def test_configs_that_no_decorator_says(read):
+    with pytest.raises(UserError) as caught:
+        read(GOOD.replace("{num_warps: [4, 8]}", "autotune"))
+    assert (caught.value.key, caught.value.found) == ("configs", "autotune")

@@ -51,11 +51,13 @@ class TritonFunction:
         name: Its name.
         arguments: What it takes, in order.
         line: Of its `def`, from 1.
+        called: Names of what its body calls, or passes on.
     """
 
     name: str
     arguments: tuple[TritonArgument, ...]
     line: int
+    called: frozenset[str] = frozenset()
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -105,7 +107,8 @@ def _function(node: ast.FunctionDef) -> TritonFunction:
     listed += node.args.kwonlyargs
     defaults = [*missing, *node.args.defaults, *node.args.kw_defaults]
     arguments = (_argument(one, default) for one, default in zip(listed, defaults, strict=True))
-    return TritonFunction(node.name, tuple(arguments), node.lineno)
+    called = {one.id for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)}
+    return TritonFunction(node.name, tuple(arguments), node.lineno, frozenset(called))
 
 
 def _argument(node: ast.arg, default: ast.expr | None) -> TritonArgument:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Final, cast
+from typing import Final
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -52,7 +52,7 @@ class DeviceImage:
     @property
     def isa(self) -> Isa:
         """Its instruction set."""
-        return cast("Isa", "ptx" if self.entry.kind == "ptx" else "sass")
+        return "ptx" if self.entry.kind == "ptx" else "sass"
 
     @cached_property
     def kernels(self) -> tuple[str, ...]:
