@@ -175,7 +175,11 @@ def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alo
             why = one.entry.refused or f"lab does not read {one.entry.kind}"
             raise UserError(why, at=Location(file), found=one.where, accepted="PTX or a cubin")
     listings = [_image_listing(one, follow) for one in sorted(chosen[:2], key=lambda one: one.isa)]
-    return Inspection(f"{file} {chosen[0].where}" if chosen[0].where != file.name else str(file), None, tuple(listings))
+    return Inspection(
+        f"{file} {chosen[0].where}" if image is not None and chosen[0].where != file.name else str(file),
+        None,
+        tuple(listings),
+    )
 
 
 def _image_listing(image: DeviceImage, follow: Follow) -> InspectedListing:
