@@ -17,6 +17,7 @@ from lab.base.collecting import uncollected
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.base.files import read_regular
+from lab.base.yamlfile import decoded
 from lab.cli.live.snapshot import Stage
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
@@ -37,6 +38,8 @@ from lab.templates.plain.building import compile_unit
 from lab.templates.plain.unit import SUFFIXES as SOURCES
 from lab.templates.plain.unit import no_instance, read_unit
 from lab.toolchain.base import CompileRequest, Disassembly, Resources, Toolchain
+from lab.toolchain.containers.images import SUFFIXES as CONTAINERS
+from lab.toolchain.containers.images import DeviceImage, device_images
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.project import of_words
 from lab.toolchain.select import build
@@ -145,7 +148,12 @@ def inspect_file(file: Path, options: SourceOptions | None = None, *, follow: Fo
     """
     options = options or SourceOptions()
     if file.suffix not in SUFFIXES[:-2]:
-        raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
+        raise UserError(
+            "lab cannot inspect this kind of file",
+            at=Location(file),
+            found=file.suffix,
+            accepted=(*SUFFIXES, *CONTAINERS, "a folder"),
+        )
     if file.suffix in SOURCES:
         return _inspect_source(file, options, follow)
     if file.suffix == ".cubin":
@@ -226,6 +234,69 @@ def _only(shown: Inspection, symbols: Sequence[str], file: Path) -> Inspection:
         for listing in shown.listings
     )
     return replace(shown, listings=listings)
+
+
+def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alone) -> Inspection | None:
+    """Inspect the PTX or the cubin of a library, a fat binary, a wheel or a folder.
+
+    Args:
+        file: The container.
+        image: The beginning of an image's id; None for the only PTX and cubin.
+        follow: Who watches the progress.
+
+    Returns:
+        The inspection, or None where `image` is None and the container has several images of one kind.
+
+    Raises:
+        UserError: The container cannot be read, holds no device code, or has no such image.
+    """
+    images = device_images(file)
+    if not images:
+        accepted = "a file or folder with PTX or cubins; lab inspect takes .cu, .ptx and .cubin as they are"
+        raise UserError("the file holds no device code", at=Location(file), accepted=accepted)
+    chosen = [one for one in images if image is None or one.id.startswith(image)]
+    if image is None and (len({one.isa for one in images}) < len(images)):
+        return None
+    if not chosen or (image is not None and len({one.id for one in chosen}) > 1):
+        raise UserError(
+            "no image has this id" if not chosen else "several images begin with this id",
+            at=Location(file),
+            key="--variant",
+            found=image,
+            accepted="\n    ".join(["", *(f"{one.id} {one.where}" for one in images[:50])]),
+            suggestion=did_you_mean(image or "", [one.id for one in images]),
+        )
+    for one in chosen:
+        if not one.entry.is_listing:
+            why = one.entry.refused or f"lab does not read {one.entry.kind}"
+            raise UserError(why, at=Location(file), found=one.where, accepted="PTX or a cubin")
+    listings = [_image_listing(one, follow) for one in sorted(chosen[:2], key=lambda one: one.isa)]
+    return Inspection(
+        f"{file} {chosen[0].where}" if image is not None and chosen[0].where != file.name else str(file),
+        None,
+        tuple(listings),
+    )
+
+
+def _image_listing(image: DeviceImage, follow: Follow) -> InspectedListing:
+    if image.isa == "ptx":
+        return _ptx(decoded(image.entry.data, image.where, "the PTX"), image.where, follow)
+    return _sass(disassemble(image.entry.data), image.where, follow)
+
+
+def image_rows(file: Path) -> list[dict[str, object]]:
+    """Return what `lab inspect` says of each image of a container."""
+    return [
+        {
+            "variant": one.id,
+            "where": one.where,
+            "kind": one.entry.kind,
+            "arch": one.entry.arch,
+            "kernels": list(one.kernels),
+            "refused": one.entry.refused,
+        }
+        for one in device_images(file)
+    ]
 
 
 def emulate_words(

@@ -326,9 +326,15 @@ def tune(
 @app.command()
 def inspect(
     file: Annotated[
-        Path, typer.Argument(help="A .ptx, .cubin, .cu, .cuh or .h file, or an experiment.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A .ptx, .cubin, .cu, .cuh or .h file, a library, wheel or folder with such, or an experiment.",
+            show_default=False,
+        ),
     ],
-    variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Id of one variant of the experiment, or image of the library.")
+    ] = None,
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
     isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Listing to print, with --json.")] = None,
@@ -358,6 +364,7 @@ def inspect(
     from lab.cli.listing import print_inspection
     from lab.cli.live.work import work_progress
     from lab.cli.terminal import paged
+    from lab.toolchain.containers.images import is_container
 
     console = _stdout()
     file = shipped.experiment(file)
@@ -368,7 +375,17 @@ def inspect(
         else:
             tables.print_variants(console, planned)
         return
-    if file.suffix in (".yaml", ".yml") and variant is not None:
+    if is_container(file):
+        with work_progress(_stderr()) as progress:
+            image = inspect.inspect_image(file, variant, follow=progress.follow)
+        if image is None and as_json:
+            _print_json(inspect.image_rows(file))
+        elif image is None:
+            tables.print_images(console, inspect.image_rows(file))
+        if image is None:
+            return
+        shown = image
+    elif file.suffix in (".yaml", ".yml") and variant is not None:
         shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
         with work_progress(_stderr()) as progress:
@@ -576,7 +593,9 @@ def compare(
 
 @app.command()
 def new(
-    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help="A .cu file, a header, or a .py file with a Triton function.", show_default=False)
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
     ] = None,

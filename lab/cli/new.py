@@ -1,15 +1,17 @@
-"""Writes the experiment file of a plain CUDA source, from the head of its kernel."""
+"""Writes the experiment file of a CUDA source or a Triton function."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import Location, UserError
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import write_atomically
 from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain import entry
@@ -19,6 +21,8 @@ from lab.templates.plain.launches import launched_kernels
 from lab.templates.plain.unit import SUFFIXES, SourceUnit, read_unit
 from lab.toolchain.includes import Tree, gather, read_source
 from lab.toolchain.project import of_words
+from lab.templates.plain.triton import TritonFunction, read_functions
+from lab.templates.plain.triton_draft import draft_triton
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ def read_sources(source: Path, sources: SourceFolders | None = None) -> SourceUn
         UserError: It is not CUDA, or cannot be read.
     """
     if source.suffix not in SUFFIXES:
-        raise UserError("not a CUDA source", at=Location(source), found=source.suffix, accepted=SUFFIXES)
+        raise UserError("not a CUDA source", at=Location(source), found=source.suffix, accepted=(*SUFFIXES, ".py"))
     sources = sources or SourceFolders()
     of_words(sources.search, sources.macros)
     return read_unit(source, root=sources.root, search=sources.search, macros=sources.macros)
@@ -99,7 +103,7 @@ def write_draft(
     """Write an experiment file.
 
     Args:
-        source: A `.cu` file or a header.
+        source: A `.cu` file, a header, or a `.py` file with a Triton function.
         output: The file to write; by default, beside the source and named like it.
         kernel: The kernel's name; None means the only one.
         force: Replace a file that exists.
@@ -111,8 +115,43 @@ def write_draft(
     Raises:
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
+    if source.suffix == ".py":
+        function = _triton_function(source, kernel)
+        text = yamlfile.read_text(source)
+        return _write(source, output, lambda file, _: Draft(draft_triton(text, file, function)), force=force)
     unit = read_sources(source, sources)
     chosen = choose_launched(unit, kernel)
+
+    def drafted(name: str, folder: Path) -> Draft:
+        draft = drafted_sequence(unit.whole, name, chosen)
+        keys = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys_of(unit, folder).items())
+        return replace(draft, text=draft.text + keys)
+
+    return _write(source, output, drafted, force=force)
+
+
+def _triton_function(source: Path, name: str | None) -> TritonFunction:
+    """Return the Triton function to draft: the named one, or the only one that no other calls."""
+    functions = read_functions(yamlfile.read_text(source), str(source))
+    called = {word for one in functions for word in one.called}
+    launched = [one for one in functions if one.name not in called] or functions  # the others are its helpers
+    chosen = [one for one in functions if one.name == name] if name else launched
+    if len(chosen) != 1:
+        raise UserError(
+            "the file has no such Triton function" if name or not functions else "name the Triton function",
+            at=Location(source),
+            key="--kernel",
+            found=name,
+            accepted=[one.name for one in functions] or "a function under @triton.jit",
+            suggestion=did_you_mean(name or "", [one.name for one in functions]),
+        )
+    return chosen[0]
+
+
+def _write(
+    source: Path, output: Path | None, drafted: Callable[[str, Path], Draft], *, force: bool
+) -> tuple[Path, Draft]:
+    """Write a draft, made from the source's name as the file shall call it, and from the file's folder."""
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
         raise UserError("the file exists already", at=Location(target), accepted="another --output, or --force")
@@ -122,9 +161,7 @@ def write_draft(
         message = "the experiment file must lie in the folder of its source, or above"
         raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
     try:
-        drafted = drafted_sequence(unit.whole, name, chosen)
-        keys = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys_of(unit, target.parent).items())
-        draft = replace(drafted, text=drafted.text + keys)
+        draft = drafted(name, target.parent)
         write_atomically(target, draft.text)
     except OSError as error:
         raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error

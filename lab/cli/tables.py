@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -329,6 +329,18 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
     """Print one line for each variant."""
     rows = [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
     headers = ("variant", "kernel", "parameters", "toolchain", "arch")
+    write(console, [(columns(headers, rows, left=len(headers)), "")])
+
+
+def print_images(console: Console, images: Iterable[Mapping[str, Any]]) -> None:
+    """Print one line for each PTX or cubin of a library, with the number of its kernels and the first."""
+    rows = []
+    for one in images:
+        names = list[str](one["kernels"])
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        what = one["refused"] or "".join(names[:1]) + more
+        rows.append((one["variant"], one["kind"], one["arch"], one["where"], what))
+    headers = ("variant", "kind", "arch", "where", "kernels")
     write(console, [(columns(headers, rows, left=len(headers)), "")])
 
 

@@ -66,6 +66,8 @@ def plain_kernel(reading: Reading) -> PlainKernel:
     text = None
     if source.endswith(_SUFFIXES):
         text = reading.text(source)
+        # compilers hand over PTX as C's strings, and Warp writes the end of one to its file
+        text = text.rstrip("\0") if text is not None and is_ptx else text
     else:
         accepted = f"a file ending in {', '.join(_SUFFIXES)}, or softmax.py:kernel for a Triton function"
         reading.refuse("not a source", ("source",), found=source, accepted=accepted)

@@ -37,11 +37,13 @@ class Reading(ABC):
         raw: What is said, of the right shape.
         document: The same with the lines of its parts.
         mistakes: Those that were found so far.
+        omitted: Arguments that the file names and launches do not pass.
     """
 
     raw: PlainFile | KernelModel
     document: Document
     mistakes: list[UserError] = field(default_factory=list)
+    omitted: frozenset[str] = frozenset()
 
     @property
     @abstractmethod
@@ -205,7 +207,7 @@ class PlainReading(Reading):
         raw = self.raw
         declaration, refused = declare(
             name,
-            arguments=self.document.data["arguments"],
+            arguments={name: one for name, one in self.document.data["arguments"].items() if name not in self.omitted},
             constants=self.document.data.get("constants"),
             reference=raw.reference,
             tolerance=raw.tolerance,

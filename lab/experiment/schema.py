@@ -79,10 +79,10 @@ class SourceModel(Strict):
         description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "
         "{range: [start, stop, step]}",
     )
-    configs: dict[str, Swept] | list[dict[str, Swept]] | None = Field(
+    configs: dict[str, Swept] | list[dict[str, Swept]] | Literal["autotune"] | None = Field(
         None,
         description="Of a Triton function, num_warps, num_stages, num_ctas and its constexprs: {num_warps: [4, 8]} is "
-        "swept, and a list of mappings is for values that vary together",
+        "swept, a list of mappings is for values that vary together, and autotune takes those of the decorator",
     )
     constraints: list[str] = Field(
         default_factory=list,

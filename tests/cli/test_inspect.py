@@ -16,7 +16,9 @@ from lab.cli.inspect import (
     SourceOptions,
     emulate_words,
     execute_file,
+    image_rows,
     inspect_file,
+    inspect_image,
     variants,
 )
 from lab.cli.live.snapshot import Stage
@@ -90,6 +92,27 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot inspect this kind of file") as raised:
         inspect_file(tmp_path / "k.txt")
     assert raised.value.found == ".txt"
+
+
+def test_a_folder_with_one_listing_of_a_kind_is_shown_and_one_with_several_is_listed(kernel):
+    folder = kernel.parent
+    shown = inspect_image(folder)
+    assert [listing.kernels[0].name for listing in shown.listings] == ["k"]
+    (folder / "other.ptx").write_text(PTX.format(name="other"))
+    assert inspect_image(folder) is None
+    rows = image_rows(folder)
+    assert [(row["where"], row["kernels"]) for row in rows] == [("k.ptx", ["k"]), ("other.ptx", ["other"])]
+    chosen = inspect_image(folder, str(rows[1]["variant"])[:6])
+    assert (chosen.title, chosen.listings[0].kernels[0].name) == (f"{folder} other.ptx", "other")
+    with pytest.raises(UserError) as caught:
+        inspect_image(folder, "zz")
+    assert (caught.value.key, caught.value.found) == ("--variant", "zz")
+
+
+def test_a_folder_without_device_code(tmp_path):
+    with pytest.raises(UserError) as caught:
+        inspect_image(tmp_path)
+    assert caught.value.at.file == tmp_path
 
 
 def test_a_cubin_that_is_not_there_is_named(tmp_path):

@@ -132,3 +132,19 @@ def test_the_kernels_that_the_host_launches_are_drafted_together(tmp_path):
     path.write_text(kernel.format("a") + kernel.format("b"))
     with pytest.raises(UserError, match="several kernels"):
         choose_launched(read_sources(path), None)
+
+
+def test_a_triton_function_is_drafted_without_its_helpers(tmp_path):
+    source = tmp_path / "k.py"
+    source.write_text(
+        "import triton\nraise SystemExit\n@triton.jit\ndef half(x):\n    return x / 2\n@triton.jit\n"
+        "def scale(x, n, B: tl.constexpr):\n    tl.store(x, half(tl.load(x)))\n"
+    )
+    assert new(source).read_text(encoding="utf-8").splitlines()[1] == "source: k.py:scale"
+    source.write_text("@triton.jit\ndef a(x):\n    pass\n@triton.jit\ndef b(x):\n    pass\n")
+    with pytest.raises(UserError) as caught:
+        new(source, force=True)
+    assert (caught.value.key, caught.value.accepted) == ("--kernel", ["a", "b"])
+    with pytest.raises(UserError) as caught:
+        new(source, kernel="c", force=True)
+    assert caught.value.found == "c"

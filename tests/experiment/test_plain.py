@@ -300,6 +300,13 @@ def clustered(folder, text=CLUSTERED_FILE, source=CLUSTERED):
     return run(folder / "k.yaml", RunOptions(output=folder / "out", measure=False)).records
 
 
+def test_ptx_may_end_as_a_string_of_c_does(read, tmp_path):
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry add() { ret; }\n"
+    (tmp_path / "add.ptx").write_text(f"{text}\0")
+    made = read(GOOD.replace("add.cu", "add.ptx\nkernel: add"))
+    assert plan(made, expand(made).points, toolchains(made), ["sm_90"])[0].request.source == text
+
+
 def test_what_is_swept_beside_ptx_is_the_launch(read, tmp_path):
     (tmp_path / "add.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry add() { ret; }\n")
     of_ptx = GOOD.replace("add.cu", "add.ptx\nkernel: add")
