@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.base.expressions import Scalar
-from lab.emulator.results import ExecutedCounts, Finding, MemoryCount, ReuseCount
+from lab.emulator.results import AccessPattern, ExecutedCounts, Finding, MemoryCount, ReuseCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
 from lab.measured.cards import CardRecord
@@ -297,6 +297,8 @@ class EmulationRecord:
         suspicions: Faults under other conditions; none where the small size already shows faults.
         not_shown: What was not shown of the variant, a sentence each; empty where everything was.
         full_size: The execution of sampled blocks at the problem's own size; None where none were executed.
+        patterns: Lanes' addresses of the memory instructions that cost more than they need, those that cost most first;
+            empty in older records.
     """
 
     problem: Mapping[str, Scalar]
@@ -319,6 +321,7 @@ class EmulationRecord:
     suspicions: tuple[Suspicion, ...] = ()
     not_shown: tuple[str, ...] = ()
     full_size: FullSizeRecord | None = None
+    patterns: tuple[AccessPattern, ...] = ()
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:
