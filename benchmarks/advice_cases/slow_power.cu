@@ -1,5 +1,5 @@
 // A root in double precision in the middle of float code, or in float.
-__global__ void norm(float* out, const float* x, const float* y, int n)
+__global__ void lengths(float* out, const float* x, const float* y, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float a = x[i], b = y[i], sum = 0.f;

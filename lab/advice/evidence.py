@@ -123,6 +123,11 @@ class Evidence:
         """PTX lines within loops."""
         return _loop_lines(self.ptx_functions)
 
+    @cached_property
+    def sass_loops(self) -> frozenset[int]:
+        """SASS lines within loops."""
+        return _loop_lines(self.sass_functions)
+
     def warps(self, instruction: Instruction) -> int:
         """Return the executions of a PTX instruction; 0 without counts."""
         one = (self.counts or {}).get(instruction.line)

@@ -60,9 +60,7 @@ def _remedy(access: SourceAccess) -> str:
     found = relayout(access.pattern)
     if found is None:
         return "let neighbouring threads access neighbouring words"
-    width = max(access.pattern.width, 4)
-    padded = f"a pitch of {found.padded} bytes instead of {found.pitch} (pad by {(found.padded - found.pitch)} bytes"
-    padded += f", {(found.padded - found.pitch) // width} elements of {width})" if width > 4 else ")"  # noqa: PLR2004
+    padded = f"a pitch of {found.padded} bytes instead of {found.pitch} (pad by {found.padded - found.pitch} bytes)"
     return (
         f"{padded}, or an XOR swizzle of column and row, removes them" if found.swizzled else f"{padded} removes them"
     )

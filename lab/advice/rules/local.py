@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -11,6 +12,8 @@ from lab.advice.finding import CodePlace, PerformanceFinding, Rule
 from lab.isa.model import Function, Instruction, InstructionClass
 from lab.predict.work import LaunchWork
 
+_IN_LOOP: Final = 8
+"""Weight of an access in a loop, where executions are not counted."""
 _LOCAL: Final = (InstructionClass.LD_LOCAL, InstructionClass.ST_LOCAL)
 
 
@@ -22,7 +25,10 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     accesses = [one for function in evidence.ptx_functions for one in _accesses(function)]
     gain = evidence.gain(_without)
     if arrays and accesses:
-        place = max(accesses, key=lambda one: (one.line in evidence.ptx_loops, evidence.warps(one), -one.line))
+        weight = Counter[object]()
+        for one in accesses:
+            weight[one.source] += max(1, evidence.warps(one)) * (_IN_LOOP if one.line in evidence.ptx_loops else 1)
+        place = max(accesses, key=lambda one: (weight[one.source], -one.line))
         held = sum((one.count or 0) * _bytes(one.type) for _, one in arrays)
         yield PerformanceFinding(
             Rule.LOCAL_MEMORY,
@@ -36,7 +42,10 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     used = evidence.resources
     if used is not None and used.spill_bytes:
         spilling = [one for function in evidence.sass_functions for one in function.instructions if one.cls in _LOCAL]
-        hot = max(spilling, key=lambda one: one.source is not None, default=None)
+        weight = Counter[object]()
+        for one in spilling:
+            weight[one.source] += _IN_LOOP if one.line in evidence.sass_loops else 1
+        hot = max(spilling, key=lambda one: (one.source is not None, weight[one.source], -one.line), default=None)
         where = (
             CodePlace(hot.source, 0, hot.line, f"{hot.opcode} {', '.join(hot.operands)}") if hot is not None else None
         )
