@@ -70,9 +70,9 @@ class Outcome:
 
 def outcome_of(case: str, folder: Path) -> Outcome:
     """Run both variants of a case, each alone since they need not compute the same, and ask for advice on them."""
-    said = [_advice(case, planted, folder) for planted in (1, 0)]
+    planted, clean = (_advice(case, value, folder) for value in (1, 0))
     text = (CASES / f"{case}.cu").read_text(encoding="utf-8").splitlines()
-    return Outcome(case, *said, next(number for number, line in enumerate(text, 1) if MARK in line))
+    return Outcome(case, planted, clean, next(number for number, line in enumerate(text, 1) if MARK in line))
 
 
 def _advice(case: str, planted: int, folder: Path) -> Advice:
@@ -105,8 +105,10 @@ def table(outcomes: list[Outcome]) -> str:
     total = len(outcomes)
     lines += [
         "",
-        f"Named first: {sum(one.first for one in outcomes)} of {total}; with its line:"
-        f" {sum(one.placed for one in outcomes)}; silent on the twin: {sum(one.silent for one in outcomes)}.",
+        (
+            f"Named first: {sum(one.first for one in outcomes)} of {total}; with its line:"
+            f" {sum(one.placed for one in outcomes)}; silent on the twin: {sum(one.silent for one in outcomes)}."
+        ),
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The evidence that rules read: listings, counts by line, addresses, resources, and the work that the time model scores."""
+"""The evidence that rules read: listings, counts by line, addresses, resources, and the work that is scored."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Evidence:
 
     def accesses(self, *keys: str) -> tuple[SourceAccess, ...]:
         """Return the memory instructions of some kinds, those of a source line together."""
-        groups: dict[object, list[tuple[Instruction, MemoryCount]]] = {}
+        groups: dict[tuple[str, SourceLocation | int], list[tuple[Instruction, MemoryCount]]] = {}
         for function in self.ptx_functions:
             for one in function.instructions:
                 counted = (self.counts or {}).get(one.line)
@@ -153,7 +153,7 @@ class Evidence:
                     if counted is not None and (count := counted.memory.get(key)) is not None and count.requests:
                         groups.setdefault((key, one.source or one.line), []).append((one, count))
         made = []
-        for (key, _), members in groups.items():  # type: ignore[misc]
+        for (key, _), members in groups.items():
             members.sort(key=lambda pair: -_waste(pair[1]))
             total = sum((count for _, count in members), MemoryCount())
             patterns = [self.pattern(one.line, key) for one, _ in members]
@@ -172,9 +172,23 @@ class Evidence:
             instruction: The PTX instruction.
             roots: Opcodes of SASS instructions that it may have become; none: no SASS line is sought.
         """
-        sass = next(iter(self.sass_at(instruction.source, *roots)), None) if roots else None
+        source = self._source_of(instruction)
+        sass = next(iter(self.sass_at(source, *roots)), None) if roots else None
         text = f"{instruction.opcode} {', '.join(instruction.operands)}"
-        return CodePlace(instruction.source, instruction.line, sass.line if sass is not None else 0, text)
+        return CodePlace(source, instruction.line, sass.line if sass is not None else 0, text)
+
+    def _source_of(self, instruction: Instruction) -> SourceLocation | None:
+        """Return the source line of a PTX instruction; of one that the compiler put in, that of the one before it."""
+        if instruction.source is not None:
+            return instruction.source
+        for function in self.ptx_functions:
+            before = function.instructions[: instruction.index]
+            if (
+                instruction.index < len(function.instructions)
+                and function.instructions[instruction.index] is instruction
+            ):
+                return next((one.source for one in reversed(before) if one.source is not None), None)
+        return None
 
     def sass_at(self, source: SourceLocation | None, *roots: str) -> list[Instruction]:
         """Return SASS instructions of a source line, by the roots of their opcodes."""

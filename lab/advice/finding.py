@@ -66,8 +66,7 @@ class PerformanceFinding:
         cause: The cause with its figures, one clause.
         remedy: The change that removes it, one clause.
         waste: Share of the resource's work that it wastes, 0 to 1.
-        gain: Predicted time now over predicted time with the cost removed; None where no time is predicted, or the model
-            does not know the cost.
+        gain: Predicted time now over predicted time with the cost removed; None where no time is predicted.
         kind: Kind of the gain.
     """
 

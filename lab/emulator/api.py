@@ -131,7 +131,8 @@ def launch(
         constants: What variables in constant memory hold, by their symbols.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
-        trace: Also say what the first blocks read again, and with which addresses. The interpreter executes these for it, whatever the engine.
+        trace: Also say what the first blocks read again, and with which addresses. The interpreter executes these for
+            it, whatever the engine.
         cluster: Blocks of a cluster along x, y, z that the launch asks for; None where the kernel alone decides.
         blocks: Numbers of the blocks to execute, as of `lab.emulator.batch.Batch`, whole clusters; None for all.
         work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:

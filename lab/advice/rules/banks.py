@@ -9,6 +9,7 @@ from typing import Final
 from lab.advice.evidence import Evidence, SourceAccess
 from lab.advice.finding import PerformanceFinding, Rule
 from lab.advice.pitches import degree_of, relayout, stride_of
+from lab.emulator.results import AccessPattern
 from lab.predict.work import LaunchWork
 
 _KEYS: Final = ("shared.load", "shared.store", "shared.copy")
@@ -40,6 +41,8 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
         )
 
 
+_VARYING: Final = 1.5
+"""Degree of the costliest request over the mean from which on no single pitch explains the conflicts."""
 _SASS: Final = {"shared.load": ("LDS", "LDSM"), "shared.store": ("STS", "STSM"), "shared.copy": ("LDGSTS",)}
 
 
@@ -54,13 +57,17 @@ def _cause(access: SourceAccess) -> str:
     return f"{degree_of(pattern)}-way{lanes}: {counted}"
 
 
+def _varies(pattern: AccessPattern) -> bool:
+    """Return whether the degree differs from request to request, as in a tree whose stride grows."""
+    return degree_of(pattern) > _VARYING * pattern.cost / max(1, pattern.ideal)
+
+
 def _remedy(access: SourceAccess) -> str:
     if access.pattern is None:
         return "copy with consecutive lanes to consecutive words"
     found = relayout(access.pattern)
-    if found is None:
-        return "let neighbouring threads access neighbouring words"
-    padded = f"a pitch of {found.padded} bytes instead of {found.pitch} (pad by {found.padded - found.pitch} bytes)"
-    return (
-        f"{padded}, or an XOR swizzle of column and row, removes them" if found.swizzled else f"{padded} removes them"
-    )
+    if found is None or _varies(access.pattern):
+        return "let neighbouring threads access neighbouring words in every step"
+    pad = found.padded - found.pitch
+    apart = f"{found.padded} bytes between the rows that meet instead of {found.pitch} (pad by {pad})"
+    return f"{apart}, or an XOR swizzle of column and row, removes them" if found.swizzled else f"{apart} removes them"

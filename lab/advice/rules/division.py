@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from lab.advice.evidence import Evidence
@@ -36,12 +37,16 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
         yield PerformanceFinding(
             Rule.DIVISION,
             evidence.place(members[0]),
-            f"{len(members)} {bits}-bit divisions or remainders per pass, about {cost} instructions each",
-            f"{narrower}shifts and masks for a power of two, a template or macro for a constant divisor, or a multiplication"
-            " by a reciprocal that is computed once",
+            f"{_number(len(members), bits)} per pass of the loop, about {cost} instructions each",
+            f"{narrower}shifts and masks for a power of two, a template or macro for a constant divisor, or a"
+            " multiplication by a reciprocal that is computed once",
             share,
-            evidence.gain(lambda work, share=share: _without(work, share)),
+            evidence.gain(partial(_without, share=share)),
         )
+
+
+def _number(count: int, bits: str) -> str:
+    return f"a {bits}-bit division or remainder" if count == 1 else f"{count} {bits}-bit divisions or remainders"
 
 
 def _without(work: LaunchWork, share: float) -> LaunchWork:

@@ -30,8 +30,8 @@ def find_loops(evidence: Evidence) -> Iterator[PerformanceFinding]:
         Rule.LATENCY,
         evidence.place(hot, "LDG", "LD"),
         "each pass of the loop waits for its global loads before the next one asks for more",
-        f"unroll by {_AHEAD} (#pragma unroll {_AHEAD}) so that loads of several passes are on their way, or prefetch the"
-        " next pass into registers or by cp.async",
+        f"unroll by {_AHEAD} (#pragma unroll {_AHEAD}) so that loads of several passes are on their way, or"
+        " prefetch the next pass into registers or by cp.async",
         1 - 1 / gain,
         gain,
     )

@@ -33,9 +33,10 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
         yield PerformanceFinding(
             Rule.LOCAL_MEMORY,
             evidence.place(place, "LDL", "STL", "LD", "ST"),
-            f"an array of {held} bytes per thread lies in local memory, since its index is known only at run time",
-            "unroll the loops around it so that every index is a constant, pass it by value to an inlined function, or keep"
-            " it in shared memory",
+            f"an array of {held} bytes per thread lies in local memory, since an index or a pointer to it is known only"
+            " at run time",
+            "unroll the loops around it so that every index is a constant, pass it by value to an inlined function, or"
+            " keep it in shared memory",
             1.0,
             gain,
         )
@@ -54,8 +55,8 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
             where or CodePlace(),
             f"{used.registers} registers per thread do not suffice: {used.spill_store_bytes} bytes are stored and"
             f" {used.spill_load_bytes} loaded per thread (spills)",
-            "allow more registers (a smaller second argument of __launch_bounds__, no -maxrregcount), or keep fewer values"
-            " at once",
+            "allow more registers (a smaller second argument of __launch_bounds__, no -maxrregcount), or keep fewer"
+            " values at once",
             1.0,
             gain,
         )

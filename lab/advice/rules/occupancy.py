@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from lab.advice.evidence import Evidence, threads
-from lab.advice.finding import HIDDEN, CodePlace, PerformanceFinding, Rule
+from lab.advice.finding import CodePlace, PerformanceFinding, Rule
 from lab.hardware.gpus import Gpu
-from lab.hardware.occupancy import occupancy
+from lab.hardware.occupancy import Occupancy, occupancy
 from lab.predict.work import LaunchWork
 from lab.recorded.run_records import LaunchRecord
 from lab.toolchain.base import Resources
@@ -17,6 +17,7 @@ from lab.toolchain.base import Resources
 _MOST: Final = 0.25
 """Share of a resource that a kernel may be asked to save."""
 _LEAST_GAIN: Final = 1.03
+_SAVED: Final = frozenset({"registers", "shared memory"})
 
 
 def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
@@ -24,61 +25,52 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     used, launch, gpu = evidence.resources, evidence.launch, evidence.gpu
     if used is None or launch is None or gpu is None:
         return
-    now = _blocks(gpu, used, launch)
-    if not now or set(now_limits := _limits(gpu, used, launch)) - {"registers", "shared memory"}:
+    held = _occupancy(gpu, used, launch)
+    now, limits, gain = held.blocks_per_sm, held.limited_by, evidence.gain(_one_more)
+    if not now or not _SAVED.issuperset(limits) or gain is None or gain < _LEAST_GAIN:
         return
-    if not all(limit in ("registers", "shared memory") for limit in now_limits):
+    registers = _fitting_registers(gpu, used, launch, now) if "registers" in limits else used.registers
+    shared = used.shared_bytes + launch.dynamic_shared_bytes
+    kept = _fitting_bytes(gpu, now) if "shared memory" in limits else shared
+    if registers < (1 - _MOST) * used.registers or kept < (1 - _MOST) * shared:
         return
-    gain = evidence.gain(_one_more)
-    if gain is None or gain < _LEAST_GAIN:
-        return
-    fewer, smaller = used, launch
-    said = []
-    if "registers" in now_limits:
-        registers = next((r for r in range(used.registers - 1, 15, -1) if _admits(gpu, used, launch, r, now)), None)
-        if registers is None or used.registers - registers > _MOST * used.registers:
-            return
-        said.append(f"{used.registers - registers} of {used.registers} registers per thread")
-        fewer = replace(used, registers=registers)
-    if "shared memory" in now_limits:
-        held = used.shared_bytes + launch.dynamic_shared_bytes
-        room = (
-            gpu.architecture.shared_per_sm // (now + 1) // gpu.architecture.shared_unit * gpu.architecture.shared_unit
+    saved = [
+        f"{count} of {of} {name}"
+        for count, of, name in (
+            (used.registers - registers, used.registers, "registers per thread"),
+            (shared - kept, shared, "bytes of shared memory per block"),
         )
-        save = held - (room - gpu.architecture.reserved_shared)
-        if save <= 0 or save > _MOST * held:
-            return
-        said.append(f"{save} of {held} bytes of shared memory per block")
-        dynamic = max(0, launch.dynamic_shared_bytes - save)
-        smaller = replace(launch, dynamic_shared_bytes=dynamic)
-        fewer = replace(fewer, shared_bytes=used.shared_bytes - max(0, save - launch.dynamic_shared_bytes))
-    if _blocks(gpu, fewer, smaller) <= now:
-        return
+        if count > 0
+    ]
+    bounds = f": __launch_bounds__({threads(launch)}, {now + 1})" if limits == ("registers",) else ""
+    blocks = "1 block" if now == 1 else f"{now} blocks"
     yield PerformanceFinding(
         Rule.OCCUPANCY,
         CodePlace(),
-        f"an SM holds {now} blocks, limited by {' and '.join(now_limits)}",
-        f"save {' and '.join(said)} for {now + 1} blocks per SM"
-        + (f": __launch_bounds__({threads(launch)}, {now + 1})" if now_limits == ("registers",) else ""),
+        f"an SM holds {blocks}, limited by {' and '.join(limits)}",
+        f"save {' and '.join(saved)} for {now + 1} blocks per SM{bounds}",
         1 / (now + 1),
-        gain if gain > HIDDEN else None,
+        gain,
     )
 
 
-def _limits(gpu: Gpu, used: Resources, launch: LaunchRecord) -> tuple[str, ...]:
-    return occupancy(gpu.architecture, used, threads(launch), launch.dynamic_shared_bytes, launch.carveout).limited_by
+def _occupancy(gpu: Gpu, used: Resources, launch: LaunchRecord) -> Occupancy:
+    return occupancy(gpu.architecture, used, threads(launch), launch.dynamic_shared_bytes, launch.carveout)
 
 
-def _blocks(gpu: Gpu, used: Resources, launch: LaunchRecord) -> int:
-    return occupancy(
-        gpu.architecture, used, threads(launch), launch.dynamic_shared_bytes, launch.carveout
-    ).blocks_per_sm
+def _fitting_registers(gpu: Gpu, used: Resources, launch: LaunchRecord, now: int) -> int:
+    """Return the most registers per thread with which the register file holds one more block; 0 where none do."""
+    for registers in range(used.registers, 0, -1):
+        limits = _occupancy(gpu, replace(used, registers=registers), launch).block_limits
+        if limits.get("registers", now + 1) > now:
+            return registers
+    return 0
 
 
-def _admits(gpu: Gpu, used: Resources, launch: LaunchRecord, registers: int, now: int) -> bool:
-    architecture = gpu.architecture
-    limits = occupancy(architecture, replace(used, registers=registers), threads(launch), 0).block_limits
-    return limits.get("registers", now + 1) > now
+def _fitting_bytes(gpu: Gpu, now: int) -> int:
+    """Return the most bytes of shared memory per block of which an SM holds one more."""
+    sm = gpu.architecture
+    return sm.shared_per_sm // (now + 1) // sm.shared_unit * sm.shared_unit - sm.reserved_shared
 
 
 def _one_more(work: LaunchWork) -> LaunchWork:
