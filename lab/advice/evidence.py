@@ -277,11 +277,28 @@ def of_variant(record: VariantRecord, ptx: Module | None, sass: Module | None) -
     )
 
 
-def of_emulation(done: Emulation, ptx: Module, grid: tuple[int, int, int], block: tuple[int, int, int]) -> Evidence:
-    """Return the evidence on a launch on the CPU."""
+def of_emulation(
+    done: Emulation,
+    ptx: Module,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    *,
+    sass: Module | None = None,
+    resources: Resources | None = None,
+) -> Evidence:
+    """Return the evidence on a launch on the CPU.
+
+    Args:
+        done: The launch, with addresses taken down.
+        ptx: The module that was executed.
+        grid: Blocks in x, y, z.
+        block: Threads in x, y, z.
+        sass: Machine code of the same source.
+        resources: Of the kernel.
+    """
     counts = {line.line: LineCounts(line.warps, line.threads, line.memory) for line in done.lines}
-    launch = LaunchRecord(grid, block, 0)
-    return Evidence(ptx, None, counts or None, done.patterns, launch, entries=frozenset({done.kernel}))
+    entries = frozenset({done.kernel})
+    return Evidence(ptx, sass, counts or None, done.patterns, LaunchRecord(grid, block, 0), resources, entries=entries)
 
 
 def threads(launch: LaunchRecord) -> int:

@@ -11,6 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.advice.advise import advise
+from lab.advice.evidence import Evidence, of_emulation
+from lab.advice.finding import Advice
 from lab.api import executing
 from lab.base import yamlfile
 from lab.base.collecting import uncollected
@@ -33,7 +36,7 @@ from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.templates.plain.template import device_unit
-from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
+from lab.toolchain.base import CompileRequest, Toolchain
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.includes import gather
 from lab.toolchain.select import build, toolchain
@@ -69,12 +72,14 @@ class Inspection:
         source: CUDA source, where there is one.
         listings: PTX before SASS, as far as they exist.
         log: The compiler's log; may be empty.
+        advice: Performance findings of the texts alone; None where nobody looked.
     """
 
     title: str
     source: str | None
     listings: tuple[InspectedListing, ...]
     log: str = ""
+    advice: Advice | None = None
 
     def to_json(self, isa: Isa | None = None) -> dict[str, object]:
         """The mix as values that JSON can hold.
@@ -120,10 +125,13 @@ def inspect_file(
         raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
     if file.suffix == ".cubin":
         disassembly = disassemble(read_regular(file, MOST_BYTES, "the cubin"))
-        return Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
+        sass = read_sass(disassembly.text, disassembly.lines, str(file))
+        listing = _listing(sass, disassembly.text, follow)
+        return Inspection(str(file), None, (listing,), advice=advise(Evidence(sass=sass)))
     text = yamlfile.read_text(file, MOST_BYTES)
     if file.suffix == ".ptx":
-        return Inspection(str(file), None, (_ptx(text, str(file), follow),))
+        ptx = _read(text, str(file), follow)
+        return Inspection(str(file), None, (_listing(ptx, text, follow),), advice=advise(Evidence(ptx=ptx)))
     source, included = gather(text, (file.parent,))
     tool = toolchain(toolchain_name)
     if tool.name == "nvrtc":  # which refuses host code
@@ -144,8 +152,8 @@ def emulate_words(
     macros: Mapping[str, Scalar] | None = None,
     limit_s: float | None = None,
     follow: Follow = _alone,
-) -> tuple[Emulation, tuple[str, ...]]:
-    """Execute one kernel on the CPU, given as texts, and say in a line each what it wrote to its buffers.
+) -> tuple[Emulation, tuple[str, ...], Advice]:
+    """Execute one kernel on the CPU, given as texts.
 
     Args:
         file: A `.ptx` file, or a CUDA source, which is compiled first.
@@ -158,6 +166,9 @@ def emulate_words(
         macros: Of a CUDA source: macros and their values.
         limit_s: Seconds after which the launch is stopped; None for no limit.
         follow: Who watches the progress.
+
+    Returns:
+        The launch, a line for each buffer that it wrote to, and advice on its performance.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -183,27 +194,35 @@ def emulate_words(
             (),
             schedule=schedule,
             monitor=monitor,
+            trace=True,
         )
-        done = executing.execute_source(file, values, how)
+        source = executing.compile_and_execute(file, values, how)
+        done, built = source.emulation, source.built
+        resources = built.build.resources.get(done.kernel)
+        sass = read_sass(built.disassembly.text, built.disassembly.lines, "kernel.sass")
+        evidence = of_emulation(done, source.ptx, grid, block, sass=sass, resources=resources)
     elif macros:
         raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
     else:
-        done = execute_file(
-            file,
-            kernel,
+        module, name = _kernel_of(file, kernel)
+        done = launch(
+            module,
+            name,
             grid,
             block,
             values,
             dynamic_shared_bytes=dynamic_shared_bytes,
-            seed=seed,
+            engine="auto",
             schedule=schedule,
+            trace=True,
             monitor=monitor,
         )
+        evidence = of_emulation(done, module, grid, block)
     outputs = []
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
             outputs.append(_output(word, value.array))
-    return done, tuple(outputs)
+    return done, tuple(outputs), advise(evidence)
 
 
 def _stages(monitor: LaunchMonitor) -> list[Stage]:
@@ -262,6 +281,29 @@ def execute_file(
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
+    module, name = _kernel_of(file, kernel)
+    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
+    values = [next(made) if isinstance(one, str) else one for one in arguments]
+    return launch(
+        module,
+        name,
+        grid,
+        block,
+        values,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        engine=engine,
+        schedule=schedule,
+        monitor=monitor,
+    )
+
+
+def _kernel_of(file: Path, kernel: str | None) -> tuple[Module, str]:
+    """Return a file's module and the name of its kernel; None means the only one.
+
+    Raises:
+        UserError: there is no such file or kernel.
+        ReaderError: the PTX cannot be read.
+    """
     module = read_ptx(yamlfile.read_text(file, MOST_BYTES), str(file))
     names = [function.name for function in module.kernels]
     if kernel is None and len(names) != 1:
@@ -280,19 +322,7 @@ def execute_file(
             accepted=names,
             suggestion=did_you_mean(kernel, names),
         )
-    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
-    values = [next(made) if isinstance(one, str) else one for one in arguments]
-    return launch(
-        module,
-        kernel or names[0],
-        grid,
-        block,
-        values,
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        engine=engine,
-        schedule=schedule,
-        monitor=monitor,
-    )
+    return module, kernel or names[0]
 
 
 def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
@@ -380,26 +410,23 @@ def _compile(
     title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = (), follow: Follow = _alone
 ) -> Inspection:
     built = build(compiler, request)
-    listings = (_ptx(built.build.ptx, "kernel.ptx", follow), _sass(built.disassembly, "kernel.sass", follow))
+    ptx, disassembly = _read(built.build.ptx, "kernel.ptx", follow), built.disassembly
+    sass = read_sass(disassembly.text, disassembly.lines, "kernel.sass")
+    listings = tuple(_listing(*pair, follow) for pair in ((ptx, built.build.ptx), (sass, disassembly.text)))
     if only:
-        listings = tuple(  # type: ignore[assignment]
+        listings = tuple(
             InspectedListing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
             for listing in listings
         )
-    return Inspection(title, request.source, listings, built.build.log)
-
-
-def _ptx(text: str, file: str, follow: Follow = _alone) -> InspectedListing:
-    return _listing(_read(text, file, follow), text, follow)
+    used = [one for name, one in built.build.resources.items() if not only or name in only]
+    # of several kernels each has its own resources
+    evidence = Evidence(ptx, sass, resources=used[0] if len(used) == 1 else None, entries=frozenset(only))
+    return Inspection(title, request.source, listings, built.build.log, advise(evidence))
 
 
 def _read(text: str, file: str, follow: Follow) -> Module:
     lines = text.count("\n") + 1
     return read_ptx(text, file, lambda line: follow(lambda: [Stage("lines of PTX", line(), lines)]))
-
-
-def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> InspectedListing:
-    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text, follow)
 
 
 def _listing(module: Module, text: str, follow: Follow) -> InspectedListing:

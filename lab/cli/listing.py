@@ -46,6 +46,9 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
     for listing in inspection.listings:
         rule(console, listing.isa.upper())
         write(console, _marked(listing, hot_only=hot_only))
+    if inspection.advice is not None:
+        rule(console, "performance findings")
+        write(console, [(f"{line}\n", "") for line in inspection.advice.text()])
     for listing in inspection.listings:
         write(console, (part for kernel in listing.kernels for part in _kernel(listing.isa, kernel)))
 

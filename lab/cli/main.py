@@ -216,11 +216,12 @@ def run(
 
 def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
     """Print the best variants, what changed against the last run, and where the report is; return the exit code."""
-    from lab.cli.tables import print_best, print_changes, print_outcome
+    from lab.cli.tables import print_advice_on_best, print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
     console = _stderr()
     print_best(console if as_json else _stdout(), outcome)
+    print_advice_on_best(console if as_json else _stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
@@ -322,6 +323,8 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
+    from dataclasses import asdict
+
     from lab.cli import inspect, tables
     from lab.cli.listing import print_inspection
     from lab.cli.live.work import work_progress
@@ -341,7 +344,7 @@ def inspect(
         with work_progress(_stderr()) as progress:
             shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
     if as_json:
-        _print_json(shown.to_json(isa))
+        _print_json(shown.to_json(isa) | {"advice": shown.advice and asdict(shown.advice)})
     else:
         print_inspection(console, shown, hot_only=hot)
 
@@ -373,12 +376,12 @@ def emulate(
 
     from lab.cli.inspect import emulate_words
     from lab.cli.live.work import work_progress
-    from lab.cli.tables import print_emulation
+    from lab.cli.tables import print_advice, print_emulation
     from lab.cli.trial import macros_of
     from lab.gpu.process.hostmemory import within_free_memory
 
     with work_progress(_stderr()) as progress, within_free_memory():
-        done, outputs = emulate_words(
+        done, outputs, advice = emulate_words(
             file,
             kernel,
             (grid, block),
@@ -391,9 +394,10 @@ def emulate(
             follow=progress.follow,
         )
     if as_json:
-        _print_json(asdict(done) | {"outputs": outputs})
+        _print_json(asdict(done) | {"outputs": outputs, "advice": asdict(advice)})
     else:
         print_emulation(_stdout(), done, outputs)
+        print_advice(_stdout(), advice)
     raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 

@@ -147,7 +147,7 @@ SQUARE = """extern "C" __global__ void square(int n, const float* x, float* y)
 
 
 @pytest.mark.parametrize(
-    ("bound", "code", "words"), [("i < n", 0, "nothing was found"), ("i <= n", 1, "out-of-bounds")]
+    ("bound", "code", "words"), [("i < n", 0, "no faults were found"), ("i <= n", 1, "out-of-bounds")]
 )
 def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     source = SQUARE.replace("BOUND", bound)

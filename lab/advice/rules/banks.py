@@ -69,5 +69,5 @@ def _remedy(access: SourceAccess) -> str:
     if found is None or _varies(access.pattern):
         return "let neighbouring threads access neighbouring words in every step"
     pad = found.padded - found.pitch
-    apart = f"{found.padded} bytes between the rows that meet instead of {found.pitch} (pad by {pad})"
+    apart = f"{found.padded} bytes between the rows that meet instead of {found.pitch} (pad by {pad} bytes)"
     return f"{apart}, or an XOR swizzle of column and row, removes them" if found.swizzled else f"{apart} removes them"

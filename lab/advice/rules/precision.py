@@ -25,12 +25,13 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     ranked = sorted(groups.values(), key=lambda own: -sum(map(evidence.warps, own)))
     for members in ranked[:1]:
         first = members[0]
-        lines = len(groups)
-        more = f" on this and {lines - 1} further lines" if lines > 1 else ""
+        lines = len(groups) - 1
+        more = f" on this and {lines} further line{'s' if lines > 1 else ''}" if lines else ""
+        count = sum(map(len, groups.values()))
         yield PerformanceFinding(
             Rule.DOUBLE_PRECISION,
             evidence.place(first, "DFMA", "DADD", "DMUL", "MUFU"),
-            f"{sum(map(len, groups.values()))} float64 instructions{more}, though inputs and outputs are float32",
+            f"{count} float64 instruction{'s' if count > 1 else ''}{more}, though inputs and outputs are float32",
             "literals with f (0.5f) and functions of float (sqrtf, fabsf, powf), so that nothing is promoted to double",
             1.0,
             gain,

@@ -47,7 +47,7 @@ def test_column_of_a_tile_conflicts_and_a_pitch_removes_it():
     assert load.place.source is not None
     assert load.place.source.line == 7
     assert load.cause.startswith("32-way, lanes 128 bytes apart: 31 of 32 wavefronts")
-    assert "132 bytes between the rows that meet instead of 128 (pad by 4)" in load.remedy
+    assert "132 bytes between the rows that meet instead of 128 (pad by 4 bytes)" in load.remedy
     assert "XOR swizzle" in load.remedy
 
 

@@ -21,7 +21,7 @@ def test_promoted_floats_are_named_with_their_line():
     (found,) = find(Evidence(ptx=module(PROMOTED)))
     assert found.place.source is not None
     assert found.place.source.line == 5
-    assert found.cause == "1 float64 instructions, though inputs and outputs are float32"
+    assert found.cause == "1 float64 instruction, though inputs and outputs are float32"
 
 
 def test_gain_removes_doubles_and_conversions():
