@@ -522,9 +522,8 @@
   /** Performance findings of a variant, the largest gain first. */
   function adviceList(variant, advice) {
     if (!advice || !(advice.findings.length || advice.closing)) return null;
-    const link = (one) => (inSource(one.source) ? `source-${one.source[1]}` : one.ptx ? `ptx-${one.ptx}` : "");
     const items = advice.findings.map((one) => make("li", {},
-        make("strong", {}, one.rule), ...(one.place ? [" at ", link(one) ? make("a", { href: `#v-${encodeURIComponent(variant)}:${link(one)}` }, one.place) : one.place] : []), `: ${one.cause}; ${one.gain}`,
+        make("strong", {}, one.rule), ...(one.place ? [" at ", one.anchor ? make("a", { href: `#v-${encodeURIComponent(variant)}:${one.anchor}` }, one.place) : one.place] : []), `: ${one.cause}; ${one.gain}`,
         one.text ? make("code", {}, one.text) : null,
         make("span", { class: "meta" }, `remedy: ${one.remedy}`)));
     return make("div", { class: "findings" }, make("h3", {}, "Performance findings ", make("span", { class: "chip predicted" }, "predicted")),

@@ -93,7 +93,7 @@ def page(
             pngs=pngs,
             packed=packed,
             best=best[0] if best else None,
-            advice=advice_rows(advice_on(store, best[0])) if best else None,
+            advice=advice_rows(advice_on(store, best[0]), {best[0].template, FILES["source"]}) if best else None,
             data=_data(analysis, charts, packed) | {"beside": _files_beside(folder, analysis.records)},
             **own_code(*(f"page/{name}" for name in SCRIPTS)),
             classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from lab.advice.finding import Advice
+from collections.abc import Collection
+from pathlib import PurePosixPath
+
+from lab.advice.finding import Advice, CodePlace
 from lab.recorded.run_records import VariantRecord
 from lab.store.advice import advice_of
 from lab.store.database import Store
 
 
-def advice_rows(advice: Advice) -> dict[str, object]:
-    """Return the findings, with the words of the terminal, and the sentence behind them."""
+def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, object]:
+    """Return the findings, with the words of the terminal, and the sentence behind them.
+
+    Args:
+        advice: The findings.
+        sources: Names of the source file that the page shows, without folders.
+    """
     return {
         "findings": [
             {
                 "rule": one.rule,
                 "place": one.place.short,
-                "source": (one.place.source.file, one.place.source.line) if one.place.source is not None else None,
-                "ptx": one.place.ptx,
+                "anchor": _anchor(one.place, sources),
                 "text": one.place.text,
                 "cause": one.cause,
                 "gain": one.gain_text,
@@ -26,6 +33,13 @@ def advice_rows(advice: Advice) -> dict[str, object]:
         ],
         "closing": advice.closing,
     }
+
+
+def _anchor(place: CodePlace, sources: Collection[str]) -> str:
+    """Return the line of the page's listings that a finding links to: of the source, else of the PTX; or empty."""
+    if place.source is not None and PurePosixPath(place.source.file).name in sources:
+        return f"source-{place.source.line}"
+    return f"ptx-{place.ptx}" if place.ptx else ""
 
 
 def advice_on(store: Store, record: VariantRecord) -> Advice:

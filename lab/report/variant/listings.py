@@ -233,7 +233,7 @@ def _texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str
         texts["sass"] = sasstext.compact(texts["sass"])
     detail = {**variant_detail(record), "provenance": folder.read_text(PROVENANCE) or "", "first": first}
     detail["places"] = places
-    detail["advice"] = advice_rows(advice_of(folder, record))
+    detail["advice"] = advice_rows(advice_of(folder, record), named)
     texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
     return texts
 
