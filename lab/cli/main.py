@@ -560,6 +560,30 @@ def new(
     write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
 
 
+@app.command()
+def fix(
+    experiment: Annotated[Path, typer.Argument(help="An experiment on a .cu file.", show_default=False)],
+    variant: Annotated[
+        str, typer.Option(help="Id of the variant, or its beginning.", show_default="the only one")
+    ] = "",
+    write_source: Annotated[bool, typer.Option("--write", help="Write the changed source.")] = False,
+) -> None:
+    """Propose the smallest padding that removes bank conflicts, tried on the CPU. --write changes the source."""
+    from lab.cli import fix as fixing
+    from lab.cli.progress import run_progress
+
+    with run_progress() as progress:
+        before, found = fixing.propose(experiment, variant, progress)
+    for line in fixing.lines_of(before, found):
+        write(line)
+    if found is not None and write_source:
+        found.write()
+        write(f"written: {found.source}")
+    elif found is not None:
+        write("nothing was written; --write changes the source")
+    raise typer.Exit(_VARIANT_FAILED if before.status.failed else _OK)
+
+
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def try_kernel(
     context: typer.Context,

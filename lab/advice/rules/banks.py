@@ -15,7 +15,7 @@ from lab.predict.work import LaunchWork
 _KEYS: Final = ("shared.load", "shared.store", "shared.copy")
 _LEAST: Final = 0.25
 """Extra wavefronts per request below which a conflict costs less than what lanes at the edge of a tile do."""
-_LEAST_SHARE: Final = 0.02
+_LEAST_SHARE: Final = 0.003
 """Share of the kernel's wavefronts that extra ones of a line must have."""
 
 
