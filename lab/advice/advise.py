@@ -29,11 +29,12 @@ Find = Callable[[Evidence], Iterator[PerformanceFinding]]
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A function that finds, the rules that it checks, and what it needs."""
+    """A function that finds, the rules that it checks, what it needs, and what returns rules that it left open."""
 
     find: Find
     rules: tuple[Rule, ...]
     needs: tuple[Need, ...]
+    undecided: Callable[[Evidence], tuple[Skipped, ...]] = lambda _: ()
 
 
 _EXECUTED: Final = (Need.PTX, Need.COUNTS)
@@ -41,7 +42,7 @@ _MODELLED: Final = (Need.PTX, Need.WORK, Need.RESOURCES, Need.LAUNCH, Need.GPU)
 
 _RULES: Final = (
     _Checked(banks.find, (Rule.BANK_CONFLICT,), _EXECUTED),
-    _Checked(sectors.find, (Rule.UNCOALESCED, Rule.MISALIGNED), _EXECUTED),
+    _Checked(sectors.find, (Rule.UNCOALESCED, Rule.MISALIGNED), _EXECUTED, sectors.undecided),
     _Checked(local.find, (Rule.LOCAL_MEMORY,), (Need.PTX, Need.RESOURCES)),
     _Checked(occupancy.find, (Rule.OCCUPANCY,), _MODELLED),
     _Checked(tail.find, (Rule.TAIL_WAVE,), (Need.LAUNCH, Need.GPU)),
@@ -71,5 +72,6 @@ def advise(evidence: Evidence) -> Advice:
             skipped += [Skipped(rule, missing) for rule in one.rules]
         else:
             findings += one.find(evidence)
+            skipped += one.undecided(evidence)
     findings.sort(key=lambda found: (-round(found.gain or 1.0, 2), -found.waste))
     return Advice(tuple(findings), tuple(skipped))

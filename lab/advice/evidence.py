@@ -81,6 +81,7 @@ class Evidence:
         work: What the time model scores; None where no time can be predicted.
         blocks_per_sm: Resident blocks; 0 where that is not known.
         entries: Kernels that are launched; empty for all of the module.
+        sizes: Sizes of the problem, each with that of the executed one.
     """
 
     ptx: Module | None = None
@@ -93,6 +94,7 @@ class Evidence:
     work: RealWork | None = None
     blocks_per_sm: int = 0
     entries: frozenset[str] = frozenset()
+    sizes: tuple[tuple[int, int], ...] = ()
 
     def lacks(self, needs: Iterable[Need]) -> Need | None:
         """Return the first of some needs that is not met."""
@@ -274,7 +276,14 @@ def of_variant(record: VariantRecord, ptx: Module | None, sass: Module | None) -
         work,
         record.prediction.blocks_per_sm if record.prediction is not None else 0,
         frozenset(mix.name for mix in record.mixes("ptx")),
+        _sizes(record),
     )
+
+
+def _sizes(record: VariantRecord) -> tuple[tuple[int, int], ...]:
+    executed = record.emulation.problem if record.emulation is not None else {}
+    pairs = ((value, executed.get(name)) for name, value in record.problem.items())
+    return tuple((real, small) for real, small in pairs if isinstance(real, int) and isinstance(small, int))
 
 
 def of_emulation(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from advice_support import executed, modelled, module
 
 from lab.advice.finding import Rule
-from lab.advice.rules.sectors import find
+from lab.advice.rules.sectors import find, undecided
 
 
 def load(stride: int, offset: int = 0):
@@ -65,3 +67,30 @@ def test_gain_is_that_of_the_sectors():
     (found,) = findings(256, load_sectors=4e9, load_bytes=1.6e10)
     # an eighth of the sectors, which L2 sends at 36 bytes a cycle and not at 20 as it does scattered ones
     assert found.gain == pytest.approx(8 * 36 / 20, rel=0.05)
+
+
+def sized(offset: int, *sizes: tuple[int, int]):
+    data, out = np.zeros(4096, np.float32), np.zeros(32, np.float32)
+    return replace(executed(load(4, offset), [data, out]), sizes=sizes)
+
+
+def test_alignment_of_an_awkward_executed_size_says_nothing_of_the_real_one():
+    awkward = sized(12, (8192, 130))
+    assert list(find(awkward)) == []
+    assert [one.rule for one in undecided(awkward)] == [Rule.MISALIGNED]
+    assert undecided(sized(0, (8192, 130))) == ()
+    like = sized(12, (8192, 128))
+    assert [one.rule for one in find(like)] == [Rule.MISALIGNED]
+    assert undecided(like) == ()
+
+
+def test_awkward_real_size_may_hide_behind_an_even_executed_one():
+    assert [one.rule for one in undecided(sized(0, (1001, 128)))] == [Rule.MISALIGNED]
+    assert undecided(sized(0, (1001, 77))) == ()
+
+
+def test_stride_is_marked_as_that_of_the_executed_size():
+    data, out = np.zeros(4096, np.float32), np.zeros(32, np.float32)
+    evidence = executed(load(256), [data, out])
+    (found,) = find(replace(evidence, sizes=((8192, 64),)))
+    assert "lanes 256 bytes apart at the executed size" in found.cause
