@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import PurePosixPath
+from typing import Any
 
 from lab.advice.finding import Advice, CodePlace
 from lab.recorded.run_records import VariantRecord
@@ -11,7 +12,7 @@ from lab.store.advice import advice_of
 from lab.store.database import Store
 
 
-def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, object]:
+def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, Any]:
     """Return the findings, with the words of the terminal, and the sentence behind them.
 
     Args:

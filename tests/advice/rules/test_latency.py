@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from advice_support import modelled, module
 
 from lab.advice.evidence import Evidence
@@ -19,7 +21,11 @@ LOOP = module(
     """
 )
 STRAIGHT = module("ld.param.u64 %rd1, [in];\nL4 ld.global.f32 %f1, [%rd1];")
-WAITING = {"chain": WarpChain(100, 100.0, global_loads=100.0), "load_requests": 1e9, "load_bytes": 1.28e11}
+WAITING: dict[str, Any] = {
+    "chain": WarpChain(100, 100.0, global_loads=100.0),
+    "load_requests": 1e9,
+    "load_bytes": 1.28e11,
+}
 
 
 def test_loop_with_a_load_per_pass_is_named():

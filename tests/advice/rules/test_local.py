@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from advice_support import RESOURCES, modelled, module
@@ -58,7 +59,7 @@ def test_spills_are_named_with_bytes_and_line():
 
 
 def test_gain_removes_requests_and_waits():
-    work = {"spilled": Spilled(1e9, 1e9, 0.0, 0.0), "chain": WarpChain(10, 100.0, local_loads=50.0)}
+    work: dict[str, Any] = {"spilled": Spilled(1e9, 1e9, 0.0, 0.0), "chain": WarpChain(10, 100.0, local_loads=50.0)}
     (found,) = find(modelled(Evidence(ptx=ARRAY), **work))
     assert found.gain is not None
     assert found.gain > 5

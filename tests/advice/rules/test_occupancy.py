@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from advice_support import RESOURCES, modelled
@@ -12,7 +13,7 @@ from lab.advice.rules.occupancy import find
 from lab.isa.mix import WarpChain
 from lab.recorded.run_records import LaunchRecord
 
-WAITING = {"chain": WarpChain(100, 10_000.0)}
+WAITING: dict[str, Any] = {"chain": WarpChain(100, 10_000.0)}
 
 
 def findings(registers: int, dynamic: int, blocks_per_sm: int, **work):

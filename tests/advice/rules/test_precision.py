@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from advice_support import modelled, module
 
 from lab.advice.evidence import Evidence
@@ -25,7 +27,7 @@ def test_promoted_floats_are_named_with_their_line():
 
 
 def test_gain_removes_doubles_and_conversions():
-    work = {"double": 1.0, "by_class": {C.FLOAT: 1e9, C.CONVERT: 2e9}}
+    work: dict[str, Any] = {"double": 1.0, "by_class": {C.FLOAT: 1e9, C.CONVERT: 2e9}}
     (found,) = find(modelled(Evidence(ptx=module(PROMOTED)), **work))
     assert found.gain is not None
     assert found.gain > 2
