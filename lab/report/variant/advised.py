@@ -33,6 +33,7 @@ def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, Any]:
             for one in advice.findings
         ],
         "closing": advice.closing,
+        "complete": not advice.skipped,
     }
 
 
