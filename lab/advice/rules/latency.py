@@ -11,9 +11,8 @@ from lab.advice.finding import PerformanceFinding, Rule
 from lab.isa.model import Instruction, InstructionClass
 from lab.predict.work import LaunchWork
 
-_LEAST_GAIN: Final = 1.1
-_LEAST_OF_BYTES: Final = 1.25
-"""Where latency and DRAM take equally long the model already sees a gain of 1.19, which no kernel reaches."""
+_LEAST_GAIN: Final = 1.25
+"""Where latency and another resource take equally long the model already sees a gain of 1.19, which no kernel reaches."""
 _AHEAD: Final = 4
 """Loads that an unrolled loop has on their way; the gain is that of so many together."""
 _BOUND: Final = "latency"
@@ -41,7 +40,7 @@ def find_bytes(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding where the loads that an SM has on their way cannot fill DRAM's bandwidth."""
     loads = [one for one in _loads(evidence) if one.line not in evidence.ptx_loops]
     gain, gpu, launch = _gain(evidence), evidence.gpu, evidence.launch
-    if not loads or gain is None or gain < _LEAST_OF_BYTES or gpu is None or launch is None or evidence.work is None:
+    if not loads or gain is None or gain < _LEAST_GAIN or gpu is None or launch is None or evidence.work is None:
         return
     if any(one.line in evidence.ptx_loops for one in _loads(evidence)) or not gpu.dram_gb_s:
         return
