@@ -12,7 +12,7 @@ from lab.isa.model import Instruction, InstructionClass
 from lab.predict.work import LaunchWork
 
 _LEAST_GAIN: Final = 1.25
-"""Where latency and another resource take equally long the model already sees a gain of 1.19, which no kernel reaches."""
+"""Where latency and another resource take equally long, the model sees a gain of 1.19 that no kernel reaches."""
 _AHEAD: Final = 4
 """Loads that an unrolled loop has on their way; the gain is that of so many together."""
 _BOUND: Final = "latency"
