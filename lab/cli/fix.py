@@ -110,11 +110,11 @@ def propose(
     given = data | {"parameters": dict(_chosen(experiment, variant).point.parameters)}
     first = _run(given, source, text, observer, services)
     before = _tried(first)
-    patterns = first.emulation.patterns if first.emulation is not None else ()
+    patterns = first.emulation.patterns if first.emulation is not None else None
     if first.status.failed or not before.conflicts:
         return before, None
     best: tuple[SourceEdit, TriedVariant] | None = None
-    for _, edit in zip(range(_MOST_TRIED), paddings(text, pads_of(patterns)), strict=False):
+    for _, edit in zip(range(_MOST_TRIED), paddings(text, pads_of(patterns or ())), strict=False):
         after = _tried(_run(given, source, edit.text, observer, services))
         fewest = best[1].conflicts if best is not None else (1 - _LEAST) * before.conflicts
         if after.status is before.status and after.conflicts < fewest and not after.slower_than(before):

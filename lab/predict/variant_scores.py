@@ -303,7 +303,7 @@ def lean(record: VariantRecord) -> VariantRecord:
     if len(steps) == 1:
         executed = steps[0].executed if executed == steps[0].executed else executed
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
-    kept = replace(done, lines=(), patterns=(), launches=steps, executed=executed, hot_loop=hot, sample=sample)
+    kept = replace(done, lines=(), patterns=None, launches=steps, executed=executed, hot_loop=hot, sample=sample)
     return replace(record, emulation=kept)
 
 

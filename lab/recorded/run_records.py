@@ -298,7 +298,7 @@ class EmulationRecord:
         not_shown: What was not shown of the variant, a sentence each; empty where everything was.
         full_size: The execution of sampled blocks at the problem's own size; None where none were executed.
         patterns: Lanes' addresses of the memory instructions that cost more than they need, those that cost most first;
-            empty in older records.
+            None where they were not taken down, as in older records.
     """
 
     problem: Mapping[str, Scalar]
@@ -321,7 +321,7 @@ class EmulationRecord:
     suspicions: tuple[Suspicion, ...] = ()
     not_shown: tuple[str, ...] = ()
     full_size: FullSizeRecord | None = None
-    patterns: tuple[AccessPattern, ...] = ()
+    patterns: tuple[AccessPattern, ...] | None = None
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:

@@ -10,7 +10,7 @@ from advice_support import executed, modelled, module
 
 from lab.advice.evidence import Evidence, Need, of_variant, threads, warps_of_block
 from lab.isa.model import SourceLocation
-from lab.recorded.run_records import LaunchRecord
+from lab.recorded.run_records import EmulationRecord, ExecutedLines, LaunchRecord
 
 TWO = module(
     """
@@ -81,3 +81,11 @@ def test_record_without_an_execution_has_no_counts(make):
     assert found.patterns is None
     assert found.work is None
     assert found.launch == record.launch
+
+
+def test_addresses_of_older_records_are_not_known(make):
+    record = make("no_gpu").records()[0]
+    line = ExecutedLines((7,), "fma", 4, 128, {})
+    for patterns in (None, ()):
+        done = EmulationRecord({}, (), lines=(line,), patterns=patterns)
+        assert of_variant(replace(record, emulation=done), None, None).patterns == patterns
