@@ -24,6 +24,7 @@ from lab.experiment.space import expand
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 from lab.recorded.run_records import EmulationRecord
 from lab.runs.services import Services
@@ -35,7 +36,7 @@ from lab.templates.plain.template import device_unit
 from lab.templates.plain.unit import SUFFIXES, read_unit
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.includes import Tree, gather, inlined, read_source
-from lab.toolchain.select import build, toolchain
+from lab.toolchain.select import Compiled, build, toolchain
 
 _MOST_BYTES = 64 * 2**20
 _MOST_SECONDS = 600.0
@@ -59,6 +60,7 @@ class KernelLaunch:
         engine: What executes it, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
         monitor: The time limit; None for none.
+        trace: Take down addresses, as in `lab.emulator.api.launch`.
     """
 
     kernel: str | None
@@ -72,6 +74,22 @@ class KernelLaunch:
     engine: EngineChoice = "auto"
     schedule: int | None = None
     monitor: LaunchMonitor | None = None
+    trace: bool = False
+
+
+@dataclass(frozen=True)
+class SourceExecution:
+    """One launch of a compiled kernel on the CPU.
+
+    Attributes:
+        emulation: The launch.
+        ptx: The module that was executed.
+        built: What the compiler made.
+    """
+
+    emulation: Emulation
+    ptx: Module
+    built: Compiled
 
 
 def is_text(file: str | Path) -> bool:
@@ -134,6 +152,13 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
         CompileError: The compiler refused the source.
         UnsupportedInstruction: The emulator does not support an instruction.
     """
+    return compile_and_execute(file, arguments, how).emulation
+
+
+def compile_and_execute(
+    file: str | Path, arguments: Sequence[Any] | Mapping[str, Any], how: KernelLaunch
+) -> SourceExecution:
+    """Do the same as `execute_source`, and return what was compiled with the launch."""
     title = Path("kernel.cu") if is_text(file) else Path(file)
     if is_text(file):
         text, tree, options = str(file), Tree.of(Path()), how.options
@@ -149,20 +174,21 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
         source, included = device_unit(source, included)
     name = how.kernel or chosen.qualified_name
     request = CompileRequest(source, title.name, how.arch, tuple(options), tuple(included.items()), (name,))
-    made = build(compiler, request).build
-    values = _values(arguments, chosen, how.seed, title)
-    symbol = made.symbols.get(name, name)
-    return launch(
-        read_ptx(made.ptx, str(title)),
-        symbol,
+    built = build(compiler, request)
+    module, values = read_ptx(built.build.ptx, str(title)), _values(arguments, chosen, how.seed, title)
+    done = launch(
+        module,
+        built.build.symbols.get(name, name),
         how.grid,
         how.block,
         values,
         dynamic_shared_bytes=how.shared_bytes,
         engine=how.engine,
         schedule=how.schedule,
+        trace=how.trace,
         monitor=how.monitor,
     )
+    return SourceExecution(done, module, built)
 
 
 def _chosen(found: Sequence[SourceKernel], wanted: str | None, file: Path) -> SourceKernel:

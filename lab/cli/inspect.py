@@ -11,6 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.advice.advise import advise
+from lab.advice.evidence import Evidence, of_emulation
+from lab.advice.finding import Advice
 from lab.api import executing
 from lab.base import yamlfile
 from lab.base.collecting import uncollected
@@ -42,7 +45,7 @@ from lab.toolchain.containers.images import SUFFIXES as CONTAINERS
 from lab.toolchain.containers.images import DeviceImage, device_images
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.project import of_words
-from lab.toolchain.select import build
+from lab.toolchain.select import Compiled, build
 
 SUFFIXES = (".ptx", ".cubin", *SOURCES, ".yaml", ".yml")
 MOST_BYTES = 64 * 2**20
@@ -78,6 +81,7 @@ class Inspection:
         resources: Of each kernel, by its symbol; empty where no compiler has run.
         titles: Names of kernels in C++, by their symbols, as far as they are known.
         notes: What lab decided for the user: flags of a Makefile, another compiler, assumed types.
+        advice: Performance findings of the texts alone; None where nobody looked.
     """
 
     title: str
@@ -87,6 +91,7 @@ class Inspection:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    advice: Advice | None = None
 
     def to_json(self, isa: Isa | None = None) -> dict[str, object]:
         """The mix as values that JSON can hold.
@@ -158,10 +163,12 @@ def inspect_file(file: Path, options: SourceOptions | None = None, *, follow: Fo
         return _inspect_source(file, options, follow)
     if file.suffix == ".cubin":
         disassembly = disassemble(read_regular(file, MOST_BYTES, "the cubin"))
-        shown = Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
+        sass, listing = _sass(disassembly, str(file), follow)
+        shown = Inspection(str(file), None, (listing,), advice=advise(Evidence(sass=sass)))
     else:
         text = yamlfile.read_text(file, MOST_BYTES)
-        shown = Inspection(str(file), None, (_ptx(text, str(file), follow),))
+        ptx, listing = _ptx(text, str(file), follow)
+        shown = Inspection(str(file), None, (listing,), advice=advise(Evidence(ptx=ptx)))
     return _only(shown, [options.kernel], file) if options.kernel is not None else shown
 
 
@@ -183,9 +190,8 @@ def _inspect_source(file: Path, options: SourceOptions, follow: Follow) -> Inspe
         if one.expression in build_.symbols and one.assumed
     ]
     titles = {symbol: expression for expression, symbol in build_.symbols.items() if expression in kernels}
-    listings = (_ptx(build_.ptx, "kernel.ptx", follow), _sass(made.compiled.disassembly, "kernel.sass", follow))
-    shown = Inspection(str(file), unit.text, listings, build_.log, build_.resources, titles, ())
-    if not any(listing.kernels for listing in listings):
+    shown = replace(_compiled(str(file), unit.text, made.compiled, follow=follow), titles=titles)
+    if not any(listing.kernels for listing in shown.listings):
         if templates := [one for one in unit.kernels if one.template is not None]:
             raise no_instance(templates, file)
         notes.append("the source defines no kernel")
@@ -270,15 +276,17 @@ def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alo
         if not one.entry.is_listing:
             why = one.entry.refused or f"lab does not read {one.entry.kind}"
             raise UserError(why, at=Location(file), found=one.where, accepted="PTX or a cubin")
-    listings = [_image_listing(one, follow) for one in sorted(chosen[:2], key=lambda one: one.isa)]
+    images = sorted(chosen[:2], key=lambda one: one.isa)
+    parts = {one.isa: _image_listing(one, follow) for one in images}
     return Inspection(
         f"{file} {chosen[0].where}" if image is not None and chosen[0].where != file.name else str(file),
         None,
-        tuple(listings),
+        tuple(listing for _, listing in parts.values()),
+        advice=advise(Evidence(**{isa: module for isa, (module, _) in parts.items()})),
     )
 
 
-def _image_listing(image: DeviceImage, follow: Follow) -> InspectedListing:
+def _image_listing(image: DeviceImage, follow: Follow) -> tuple[Module, InspectedListing]:
     if image.isa == "ptx":
         return _ptx(decoded(image.entry.data, image.where, "the PTX"), image.where, follow)
     return _sass(disassemble(image.entry.data), image.where, follow)
@@ -311,8 +319,8 @@ def emulate_words(
     macros: Mapping[str, Scalar] | None = None,
     limit_s: float | None = None,
     follow: Follow = _alone,
-) -> tuple[Emulation, tuple[str, ...]]:
-    """Execute one kernel on the CPU, given as texts, and say in a line each what it wrote to its buffers.
+) -> tuple[Emulation, tuple[str, ...], Advice]:
+    """Execute one kernel on the CPU, given as texts.
 
     Args:
         file: A `.ptx` file, or a CUDA source, which is compiled first.
@@ -325,6 +333,9 @@ def emulate_words(
         macros: Of a CUDA source: macros and their values.
         limit_s: Seconds after which the launch is stopped; None for no limit.
         follow: Who watches the progress.
+
+    Returns:
+        The launch, a line for each buffer that it wrote to, and advice on its performance.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -350,27 +361,35 @@ def emulate_words(
             (),
             schedule=schedule,
             monitor=monitor,
+            trace=True,
         )
-        done = executing.execute_source(file, values, how)
+        source = executing.compile_and_execute(file, values, how)
+        done, built = source.emulation, source.built
+        resources = built.build.resources.get(done.kernel)
+        sass = read_sass(built.disassembly.text, built.disassembly.lines, "kernel.sass")
+        evidence = of_emulation(done, source.ptx, grid, block, sass=sass, resources=resources)
     elif macros:
         raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
     else:
-        done = execute_file(
-            file,
-            kernel,
+        module, name = _kernel_of(file, kernel)
+        done = launch(
+            module,
+            name,
             grid,
             block,
             values,
             dynamic_shared_bytes=dynamic_shared_bytes,
-            seed=seed,
+            engine="auto",
             schedule=schedule,
+            trace=True,
             monitor=monitor,
         )
+        evidence = of_emulation(done, module, grid, block)
     outputs = []
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
             outputs.append(_output(word, value.array))
-    return done, tuple(outputs)
+    return done, tuple(outputs), advise(evidence)
 
 
 def _stages(monitor: LaunchMonitor) -> list[Stage]:
@@ -429,6 +448,29 @@ def execute_file(
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
+    module, name = _kernel_of(file, kernel)
+    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
+    values = [next(made) if isinstance(one, str) else one for one in arguments]
+    return launch(
+        module,
+        name,
+        grid,
+        block,
+        values,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        engine=engine,
+        schedule=schedule,
+        monitor=monitor,
+    )
+
+
+def _kernel_of(file: Path, kernel: str | None) -> tuple[Module, str]:
+    """Return a file's module and the name of its kernel; None means the only one.
+
+    Raises:
+        UserError: there is no such file or kernel.
+        ReaderError: the PTX cannot be read.
+    """
     module = read_ptx(yamlfile.read_text(file, MOST_BYTES), str(file))
     names = [function.name for function in module.kernels]
     if kernel is None and len(names) != 1:
@@ -447,19 +489,7 @@ def execute_file(
             accepted=names,
             suggestion=did_you_mean(kernel, names),
         )
-    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
-    values = [next(made) if isinstance(one, str) else one for one in arguments]
-    return launch(
-        module,
-        kernel or names[0],
-        grid,
-        block,
-        values,
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        engine=engine,
-        schedule=schedule,
-        monitor=monitor,
-    )
+    return module, kernel or names[0]
 
 
 def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
@@ -546,30 +576,42 @@ def variant_row(planned: Planned) -> dict[str, object]:
 def _compile(
     title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = (), follow: Follow = _alone
 ) -> Inspection:
-    built = build(compiler, request)
-    listings: tuple[InspectedListing, ...] = (_ptx(built.build.ptx, "kernel.ptx", follow),)
+    return _compiled(title, request.source, build(compiler, request), only, follow)
+
+
+def _compiled(
+    title: str, source: str, built: Compiled, only: tuple[str, ...] = (), follow: Follow = _alone
+) -> Inspection:
+    ptx, listing = _ptx(built.build.ptx, "kernel.ptx", follow)
+    sass, listings = None, [listing]
     if not built.disassembly.lacking:
-        listings += (_sass(built.disassembly, "kernel.sass", follow),)
+        sass, listing = _sass(built.disassembly, "kernel.sass", follow)
+        listings.append(listing)
     if only:
-        listings = tuple(
+        listings = [
             InspectedListing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
             for listing in listings
-        )
+        ]
+    used = [one for name, one in built.build.resources.items() if not only or name in only]
+    # of several kernels each has its own resources
+    evidence = Evidence(ptx, sass, resources=used[0] if len(used) == 1 else None, entries=frozenset(only))
     log = "\n".join(filter(None, (built.build.log, built.disassembly.lacking)))
-    return Inspection(title, request.source, listings, log, built.build.resources)
+    return Inspection(title, source, tuple(listings), log, built.build.resources, advice=advise(evidence))
 
 
-def _ptx(text: str, file: str, follow: Follow = _alone) -> InspectedListing:
-    return _listing(_read(text, file, follow), text, follow)
+def _ptx(text: str, file: str, follow: Follow = _alone) -> tuple[Module, InspectedListing]:
+    module = _read(text, file, follow)
+    return module, _listing(module, text, follow)
+
+
+def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> tuple[Module, InspectedListing]:
+    module = read_sass(disassembly.text, disassembly.lines, file)
+    return module, _listing(module, disassembly.text, follow)
 
 
 def _read(text: str, file: str, follow: Follow) -> Module:
     lines = text.count("\n") + 1
     return read_ptx(text, file, lambda line: follow(lambda: [Stage("lines of PTX", line(), lines)]))
-
-
-def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> InspectedListing:
-    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text, follow)
 
 
 def _listing(module: Module, text: str, follow: Follow) -> InspectedListing:

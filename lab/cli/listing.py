@@ -56,6 +56,9 @@ def print_inspection(console: Console, inspection: Inspection, *, full: bool) ->
     for listing in inspection.listings:
         rule(console, listing.isa.upper())
         write(console, _marked(listing, full=full))
+    if inspection.advice is not None:
+        rule(console, "performance findings")
+        write(console, [(f"{line}\n", "") for line in inspection.advice.text()])
     for listing in inspection.listings:
         write(console, (part for kernel in listing.kernels for part in _kernel(listing.isa, kernel)))
     if not full and any(listing.kernels for listing in inspection.listings):

@@ -230,11 +230,12 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[
 
     Verdicts that rest on guesses do not count: nothing was shown.
     """
-    from lab.cli.tables import print_best, print_changes, print_outcome
+    from lab.cli.tables import print_advice_on_best, print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
     console = _stderr()
     print_best(console if as_json else _stdout(), outcome)
+    print_advice_on_best(console if as_json else _stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
@@ -360,6 +361,8 @@ def inspect(
     Flags are read from compile_commands.json or a Makefile beside the source. On a terminal, a pager shows what is
     longer than the screen.
     """
+    from dataclasses import asdict
+
     from lab.cli import inspect, tables
     from lab.cli.listing import print_inspection
     from lab.cli.live.work import work_progress
@@ -392,7 +395,7 @@ def inspect(
             options = inspect.SourceOptions(arch, toolchain, kernel, root, tuple(include or ()), tuple(define or ()))
             shown = inspect.inspect_file(file, options, follow=progress.follow)
     if as_json:
-        _print_json(shown.to_json(isa))
+        _print_json(shown.to_json(isa) | {"advice": shown.advice and asdict(shown.advice)})
     else:
         with paged(console):
             print_inspection(console, shown, full=full)
@@ -425,12 +428,12 @@ def emulate(
 
     from lab.cli.inspect import emulate_words
     from lab.cli.live.work import work_progress
-    from lab.cli.tables import print_emulation
+    from lab.cli.tables import print_advice, print_emulation
     from lab.cli.trial import macros_of
     from lab.gpu.process.hostmemory import within_free_memory
 
     with work_progress(_stderr()) as progress, within_free_memory():
-        done, outputs = emulate_words(
+        done, outputs, advice = emulate_words(
             file,
             kernel,
             (grid, block),
@@ -443,9 +446,10 @@ def emulate(
             follow=progress.follow,
         )
     if as_json:
-        _print_json(asdict(done) | {"outputs": outputs})
+        _print_json(asdict(done) | {"outputs": outputs, "advice": asdict(advice)})
     else:
         print_emulation(_stdout(), done, outputs)
+        print_advice(_stdout(), advice)
     raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 
@@ -631,6 +635,30 @@ def new(
     marks = draft.text.count("TODO")
     marked = "1 line is marked TODO" if marks == 1 else f"{marks} lines are marked TODO"
     write(f"{target}: {marked}; then: lab run {shlex.quote(str(target))}")
+
+
+@app.command()
+def fix(
+    experiment: Annotated[Path, typer.Argument(help="An experiment on a .cu file.", show_default=False)],
+    variant: Annotated[
+        str, typer.Option(help="Id of the variant, or its beginning.", show_default="the only one")
+    ] = "",
+    write_source: Annotated[bool, typer.Option("--write", help="Write the changed source.")] = False,
+) -> None:
+    """Propose the smallest padding that removes bank conflicts, tried on the CPU. --write changes the source."""
+    from lab.cli import fix as fixing
+    from lab.cli.progress import run_progress
+
+    with run_progress() as progress:
+        before, found = fixing.propose(experiment, variant, progress)
+    for line in fixing.lines_of(before, found):
+        write(line)
+    if found is not None and write_source:
+        found.write()
+        write(f"written: {found.source}")
+    elif found is not None:
+        write("nothing was written; --write changes the source")
+    raise typer.Exit(_VARIANT_FAILED if before.status.failed else _OK)
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -18,11 +18,11 @@ from lab.templates.plain import entry
 from lab.templates.plain.draft import Draft
 from lab.templates.plain.draft_sequence import drafted_sequence
 from lab.templates.plain.launches import launched_kernels
+from lab.templates.plain.triton import TritonFunction, read_functions
+from lab.templates.plain.triton_draft import draft_triton
 from lab.templates.plain.unit import SUFFIXES, SourceUnit, read_unit
 from lab.toolchain.includes import Tree, gather, read_source
 from lab.toolchain.project import of_words
-from lab.templates.plain.triton import TritonFunction, read_functions
-from lab.templates.plain.triton_draft import draft_triton
 
 
 @dataclass(frozen=True)

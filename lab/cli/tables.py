@@ -17,12 +17,15 @@ from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store import figures
+from lab.store.advice import advice_of
 from lab.store.constants import never_compared
+from lab.store.database import Store
 from lab.store.roles import registers_by_role
 from lab.store.verdicts import group_reasons, summarise_full_size
 from lab.toolchain.base import title
 
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
+    from lab.advice.finding import Advice
     from lab.cli.doctor import Diagnosis
     from lab.emulator.results import Emulation, Finding, MemoryCount
     from lab.experiment.variants import Planned
@@ -47,6 +50,7 @@ _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 
 
 _BEST_SHOWN = 5
+_BEST_FINDINGS = 3
 
 
 def print_best(console: Console, outcome: RunOutcome) -> None:
@@ -367,8 +371,37 @@ def _source(place: SourceLocation | None, calls: tuple[SourceLocation, ...]) -> 
     return f" ({', called at '.join(f'{one.file}:{one.line}' for one in (place, *calls))})" if place else ""
 
 
+def print_advice(
+    console: Console, advice: Advice, title: str = "performance findings", most: int | None = None
+) -> None:
+    """Print performance findings, the largest gain first.
+
+    Args:
+        console: Where.
+        advice: The findings.
+        title: The line before them.
+        most: Findings to print; None for all.
+    """
+    console.print(Text(title, style="bold"))
+    for line in advice.text(most):
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
+def print_advice_on_best(console: Console, outcome: RunOutcome) -> None:
+    """Print the first performance findings on the best variant; nothing where no variant is ranked."""
+    response = figures.response_of(outcome.lean_records)
+    ranked = figures.ranked(outcome.lean_records, response)
+    if not ranked or not (outcome.folder / Store.form.name).is_file():
+        return
+    with Store(outcome.folder) as store:
+        best = store.record(ranked[0].variant)
+        advice = advice_of(store.variant_folder(best.variant), best)
+    title = f"performance findings on {best.variant} {figures.name_of(best)}".rstrip()
+    print_advice(console, advice, title, _BEST_FINDINGS)
+
+
 def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = ()) -> None:
-    """Print counts by class, memory traffic, the findings, and a line for each output."""
+    """Print counts by class, memory traffic, the faults, and a line for each output."""
     if done.counts:
         table = Table(title=f"executed by {done.kernel}", title_justify="left", box=None, pad_edge=False)
         for header in ("class", "warp instructions", "thread instructions"):
@@ -388,7 +421,7 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
     for output in outputs:
         console.print(Text(output))
     if done.clean:
-        console.print("nothing was found")
+        console.print("no faults were found")
 
 
 def _notes_on_limit(done: Emulation) -> Iterator[str]:

@@ -43,6 +43,7 @@ from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, pro
 from lab.emulator.residency import find_block_waits, may_wait
 from lab.emulator.results import (
     NEVER_SET,
+    AccessPattern,
     BlockWait,
     Buffer,
     Emulation,
@@ -130,7 +131,8 @@ def launch(
         constants: What variables in constant memory hold, by their symbols.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
-        trace: Also say what the first blocks read again. The interpreter executes these for it, whatever the engine.
+        trace: Also say what the first blocks read again, and with which addresses. The interpreter executes these for
+            it, whatever the engine.
         cluster: Blocks of a cluster along x, y, z that the launch asks for; None where the kernel alone decides.
         blocks: Numbers of the blocks to execute, as of `lab.emulator.batch.Batch`, whole clusters; None for all.
         work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:
@@ -187,11 +189,11 @@ def launch(
         error,
         monitor,
     )
-    reuse = _traced(request) if trace else None
+    reuse, patterns = _traced(request) if trace else (None, ())
     waits = _block_waits(request)  # before the launch changes the caller's buffers
     if monitor is not None:
         monitor.begin(geometry.blocks)
-    return replace(_launched(request, engine), reuse=reuse, waits_for_blocks=waits)
+    return replace(_launched(request, engine), reuse=reuse, patterns=patterns, waits_for_blocks=waits)
 
 
 def _launched(request: _Request, engine: EngineChoice) -> Emulation:
@@ -374,8 +376,8 @@ def _block_waits(request: _Request) -> BlockWait | None:
     return find_block_waits(lambda: _unwatched(request, _WAITS))
 
 
-def _traced(request: _Request) -> ReuseCount | None:
-    """Return the reads of the first blocks, executed by the interpreter on copies of the buffers."""
+def _traced(request: _Request) -> tuple[ReuseCount | None, tuple[AccessPattern, ...]]:
+    """Return the accesses of the first blocks, executed by the interpreter on copies of the buffers."""
     geometry, trace, cluster = request.geometry, AccessTrace(), request.geometry.cluster
     plan = _unwatched(request, _TRACED, trace)
     size = math.prod(cluster)
@@ -386,7 +388,7 @@ def _traced(request: _Request) -> ReuseCount | None:
     # what is left when blocks wait for others, or the work is done, is what a trace may lack
     with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
         Interpreter(plan, batch, StepClock()).turn()
-    return trace.counted()
+    return trace.counted(), trace.samples.patterns(lambda position: request.program.code[position][1].line)
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:

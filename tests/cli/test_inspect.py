@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from lab.advice.finding import Rule
 from lab.base.errors import CompileError, UserError
 from lab.cli import inspect
 from lab.cli.inspect import (
@@ -79,7 +80,9 @@ def test_an_endless_launch_is_stopped_and_watched(kernel, monkeypatch):
     monkeypatch.setattr(inspect, "LaunchMonitor", lambda limit_s: LaunchMonitor(limit_s, count().__next__))
     kernel.write_text(kernel.read_text().replace("ret;", "L: add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; bra L;"))
     looks: list[Callable[[], Sequence[Stage]]] = []
-    emulation, outputs = emulate_words(kernel, None, ("1", "32"), ["i32[32]=zeros"], limit_s=1000, follow=looks.append)
+    emulation, outputs, _ = emulate_words(
+        kernel, None, ("1", "32"), ["i32[32]=zeros"], limit_s=1000, follow=looks.append
+    )
     assert [finding.kind for finding in emulation.findings] == ["unfinished"]
     assert outputs
     blocks, steps, faults = looks[-1]()
@@ -123,7 +126,7 @@ def test_a_cubin_that_is_not_there_is_named(tmp_path):
 def test_arguments_as_text_and_as_arrays_give_the_same(kernel):
     out = np.zeros(64, np.int32)
     by_array = execute_file(kernel, None, 2, 32, [out[:32].copy()])
-    by_text, _ = emulate_words(kernel, "k", ("2", "32"), ["i32[32]=out"])
+    by_text, *_ = emulate_words(kernel, "k", ("2", "32"), ["i32[32]=out"])
     assert by_array.clean
     assert by_text.clean
     assert by_array.counts == by_text.counts
@@ -234,3 +237,34 @@ def test_templates_alone_name_the_remedy(tmp_path):
         inspect_file(tmp_path / "k.cu")
     assert caught.value.key == "--kernel"
     assert "scale<float, 128>" in caught.value.accepted
+
+
+SPARSE = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    mov.u32 %r1, %tid.x;
+    ld.param.u64 %rd1, [out];
+    mul.wide.u32 %rd2, %r1, 128;
+    add.s64 %rd3, %rd1, %rd2;
+    div.u32 %r2, %r1, 3;
+    st.global.u32 [%rd3], %r2;
+    ret;
+}
+"""
+
+
+def test_advice_says_what_an_execution_shows_and_what_the_text_does(tmp_path):
+    file = tmp_path / "sparse.ptx"
+    file.write_text(SPARSE)
+    *_, advice = emulate_words(file, None, ("1", "32"), ["i32[1024]=zeros"])
+    assert [one.rule for one in advice.findings] == [Rule.UNCOALESCED]
+    assert advice.findings[0].place.ptx == 13
+    shown = inspect_file(file).advice
+    assert shown is not None
+    assert shown.findings == ()
+    assert Rule.UNCOALESCED in {one.rule for one in shown.skipped}
+    assert Rule.DIVISION not in {one.rule for one in shown.skipped}

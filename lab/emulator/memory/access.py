@@ -239,6 +239,9 @@ class MemoryUnit:
         """Tally the traffic of an access to shared or global memory; `verb` is `load`, `store` or `atomic`."""
         if self._counters is not None and part.region.space in ("shared", "global"):
             self._counters.memory(position, f"{part.region.space}.{verb}", part.offsets, width, part.lanes)
+        if self._trace is not None:
+            key = f"{part.region.space}.{verb}"
+            self._trace.samples.note(position, key, part.offsets, width, part.lanes.indices())
         if part.region.space == "global":
             self._note(verb, part.region, part.offsets, width, part.lanes)
 
