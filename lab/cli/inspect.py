@@ -276,13 +276,13 @@ def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alo
         if not one.entry.is_listing:
             why = one.entry.refused or f"lab does not read {one.entry.kind}"
             raise UserError(why, at=Location(file), found=one.where, accepted="PTX or a cubin")
-    images = sorted(chosen[:2], key=lambda one: one.isa)
-    parts = {one.isa: _image_listing(one, follow) for one in images}
+    parts = {one.isa: _image_listing(one, follow) for one in sorted(chosen[:2], key=lambda one: one.isa)}
+    modules = {isa: module for isa, (module, _) in parts.items()}
     return Inspection(
         f"{file} {chosen[0].where}" if image is not None and chosen[0].where != file.name else str(file),
         None,
         tuple(listing for _, listing in parts.values()),
-        advice=advise(Evidence(**{isa: module for isa, (module, _) in parts.items()})),
+        advice=advise(Evidence(modules.get("ptx"), modules.get("sass"))),
     )
 
 
@@ -366,7 +366,8 @@ def emulate_words(
         source = executing.compile_and_execute(file, values, how)
         done, built = source.emulation, source.built
         resources = built.build.resources.get(done.kernel)
-        sass = read_sass(built.disassembly.text, built.disassembly.lines, "kernel.sass")
+        disassembly = built.disassembly
+        sass = read_sass(disassembly.text, disassembly.lines, "kernel.sass") if not disassembly.lacking else None
         evidence = of_emulation(done, source.ptx, grid, block, sass=sass, resources=resources)
     elif macros:
         raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
