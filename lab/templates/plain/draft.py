@@ -71,7 +71,7 @@ class Draft:
     """
 
     text: str
-    guesses: tuple[Guess, ...]
+    guesses: tuple[Guess, ...] = ()
     warnings: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     launch: HostLaunch = field(default_factory=HostLaunch)
