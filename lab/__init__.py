@@ -451,7 +451,7 @@ def inspect(
         MissingToolError: no compiler or no disassembler is installed.
     """
     from lab.api import executing
-    from lab.cli.inspect import inspect_file, inspect_variant
+    from lab.cli.inspect import SourceOptions, inspect_file, inspect_variant
 
     if (
         isinstance(file, Mapping)
@@ -461,10 +461,10 @@ def inspect(
         with executing.on_disk(file if isinstance(file, Mapping) else os.fspath(file)) as path:
             if path.suffix in (".yaml", ".yml"):
                 return inspect_variant(path, variant or executing.only_variant(path), run_operator=False)
-            return inspect_file(path, arch=arch, toolchain_name=toolchain)
+            return inspect_file(path, SourceOptions(arch, toolchain))
     if variant is not None:
         return inspect_variant(Path(file), variant)
-    return inspect_file(Path(file), arch=arch, toolchain_name=toolchain)
+    return inspect_file(Path(file), SourceOptions(arch, toolchain))
 
 
 def compare(a: PathOrText, b: PathOrText, *, relative: bool = False) -> Comparison:

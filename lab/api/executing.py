@@ -13,7 +13,6 @@ from lab.api.given import is_code
 from lab.api.mapping import written
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
-from lab.base.yamlfile import read_text
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
 from lab.emulator.monitor import LaunchMonitor
@@ -25,6 +24,7 @@ from lab.experiment.space import expand
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 from lab.recorded.run_records import EmulationRecord
 from lab.runs.services import Services
@@ -33,14 +33,15 @@ from lab.stages.record import built
 from lab.templates.instance import Instance
 from lab.templates.plain.macros import with_macros
 from lab.templates.plain.template import device_unit
+from lab.templates.plain.unit import SUFFIXES, read_unit
 from lab.toolchain.base import CompileRequest
-from lab.toolchain.includes import gather
-from lab.toolchain.select import build, toolchain
+from lab.toolchain.includes import Tree, gather, inlined, read_source
+from lab.toolchain.select import Compiled, build, toolchain
 
 _MOST_BYTES = 64 * 2**20
 _MOST_SECONDS = 600.0
 _MOST_LISTED = 20
-_SOURCES = (".cu", ".cuh")
+_SOURCES = SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class KernelLaunch:
         engine: The engine, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for program order.
         monitor: The time limit; None for none.
+        trace: Take down addresses, as in `lab.emulator.api.launch`.
     """
 
     kernel: str | None
@@ -72,6 +74,22 @@ class KernelLaunch:
     engine: EngineChoice = "auto"
     schedule: int | None = None
     monitor: LaunchMonitor | None = None
+    trace: bool = False
+
+
+@dataclass(frozen=True)
+class SourceExecution:
+    """One launch of a compiled kernel on the CPU.
+
+    Attributes:
+        emulation: The launch.
+        ptx: The module that was executed.
+        built: What the compiler made.
+    """
+
+    emulation: Emulation
+    ptx: Module
+    built: Compiled
 
 
 def is_text(file: str | Path) -> bool:
@@ -136,34 +154,43 @@ def execute_source(
         CompileError: The compiler rejected the source.
         UnsupportedInstruction: The emulator does not support an instruction.
     """
+    return compile_and_execute(file, arguments, launch_options).emulation
+
+
+def compile_and_execute(
+    file: str | Path, arguments: Sequence[Any] | Mapping[str, Any], how: KernelLaunch
+) -> SourceExecution:
+    """Do the same as `execute_source`, and return what was compiled with the launch."""
     title = Path("kernel.cu") if is_text(file) else Path(file)
-    text = str(file) if is_text(file) else read_text(title, _MOST_BYTES)
-    kernels = read_kernels(text)
-    chosen = _chosen(kernels, launch_options.kernel, title)
-    source, included = gather(
-        with_macros(text, launch_options.macros, title) if launch_options.macros else text, (title.parent,)
-    )
+    if is_text(file):
+        text, tree, options = str(file), Tree.of(Path()), how.options
+    else:
+        unit = read_unit(title)
+        text, tree = read_source(title, _MOST_BYTES), unit.tree
+        options = [*how.options, *(f"-D{one}" for one in unit.flags.macros if one.partition("=")[0] not in how.macros)]
+    found = read_kernels(inlined(*gather(text, tree)))
+    chosen = _chosen(found, how.kernel, title)
+    source, included = gather(with_macros(text, how.macros, title) if how.macros else text, tree)
     compiler = toolchain("auto")
     if compiler.name == "nvrtc":  # which rejects host code
         source, included = device_unit(source, included)
-    name = launch_options.kernel or chosen.qualified_name
-    request = CompileRequest(
-        source, title.name, launch_options.arch, tuple(launch_options.options), tuple(included.items()), (name,)
-    )
-    compiled = build(compiler, request).build
-    values = _values(arguments, chosen, launch_options.seed, title)
-    symbol = compiled.symbols.get(name, name)
-    return launch(
-        read_ptx(compiled.ptx, str(title)),
-        symbol,
-        launch_options.grid,
-        launch_options.block,
+    name = how.kernel or chosen.qualified_name
+    request = CompileRequest(source, title.name, how.arch, tuple(options), tuple(included.items()), (name,))
+    built = build(compiler, request)
+    module, values = read_ptx(built.build.ptx, str(title)), _values(arguments, chosen, how.seed, title)
+    done = launch(
+        module,
+        built.build.symbols.get(name, name),
+        how.grid,
+        how.block,
         values,
-        dynamic_shared_bytes=launch_options.shared_bytes,
-        engine=launch_options.engine,
-        schedule=launch_options.schedule,
-        monitor=launch_options.monitor,
+        dynamic_shared_bytes=how.shared_bytes,
+        engine=how.engine,
+        schedule=how.schedule,
+        trace=how.trace,
+        monitor=how.monitor,
     )
+    return SourceExecution(done, module, built)
 
 
 def _chosen(kernels: Sequence[SourceKernel], kernel_name: str | None, file: Path) -> SourceKernel:

@@ -28,7 +28,8 @@ from lab.operators.declared.elements import ELEMENT_TYPES
 from lab.operators.declared.files import path_for
 from lab.operators.declared.foreign import results
 from lab.operators.declared.specification import parse
-from lab.toolchain.includes import gather
+from lab.templates.plain.unit import SUFFIXES as SOURCES
+from lab.toolchain.includes import Tree, gather, inlined, read_source
 
 INPUT: Final = "input"
 """Folder of the generated experiment file, below the run directory."""
@@ -84,7 +85,7 @@ def name_of(mapping: Mapping[str, Any]) -> str:
     if isinstance(kernel, str) and kernel:
         return base_name(kernel).rpartition("::")[2]
     text, path = _source(mapping)
-    kernels = read_kernels(text) if path is None or path.suffix in (".cu", ".cuh") else ()
+    kernels = read_kernels(text) if path is None or path.suffix in SOURCES else ()
     return kernels[0].name if len(kernels) == 1 or (kernels and path is None) else path.stem if path else "kernel"
 
 
@@ -116,7 +117,7 @@ def written(mapping: Mapping[str, Any], run_folder: Path, *, measured: bool = Tr
         _arguments(reading, kernels)
         _reference_text(reading)
         for name, value in mapping.items():
-            if name not in reading.data and name != "reference":
+            if name not in reading.data and name not in ("reference", "root", "include"):
                 reading.data[name] = plain(value, name)
         skeleton = _loaded(reading)
         if reading.arrays or _is_computed(mapping.get("reference")):
@@ -155,7 +156,7 @@ def _source(mapping: Mapping[str, Any]) -> tuple[str, Path | None]:
         return source, None
     path = Path(str(source).rpartition(":")[0]) if ".py:" in str(source) else Path(source)
     try:
-        return read_text(path, label="the source"), path
+        return (read_source if path.suffix in SOURCES else read_text)(path, what="the source"), path
     except UserError as error:
         raise error.placed(None, "source") from None
 
@@ -164,16 +165,27 @@ def _copy_source(reading: _Reading) -> tuple[SourceKernel, ...]:
     """Write the source, and the files it includes, next to the experiment."""
     text, path = _source(reading.given)
     name = path.name if path else f"{reading.file.stem}.cu"
-    reading.place.write(name, text)
     function = str(reading.given["source"]).rpartition(":")[2] if path and path.suffix == ".py" else ""
     reading.data["source"] = f"{name}:{function}" if function else name
-    if path is None or path.suffix not in (".cu", ".cuh"):
+    if path is None or path.suffix not in SOURCES:
+        reading.place.write(name, text)
         return read_kernels(text) if path is None else ()
-    for included in gather(text, (path.parent,))[1]:
-        beside = path.parent / included
-        if beside.is_file():
-            reading.place.write_below(included, read_text(beside))
-    return read_kernels(text)
+    text, included = gather(text, _tree(reading.given, path))
+    reading.place.write(name, text)
+    for below, content in included.items():
+        reading.place.write_below(below, content)
+    return read_kernels(inlined(text, included))
+
+
+def _tree(given: Mapping[str, Any], path: Path) -> Tree:
+    """Return the files that a source may include, by the keys `root` and `include`; the copies need neither."""
+    folder = path.resolve().parent
+    root = Path(given.get("root") or folder).resolve()
+    if not folder.is_relative_to(root):
+        raise UserError(
+            "not a root", code="wrong-value", key="root", found=str(root), accepted=f"a folder above {folder}"
+        )
+    return Tree(folder, root, tuple(Path(one).resolve() for one in given.get("include") or ()))
 
 
 # ---- arguments

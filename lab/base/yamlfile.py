@@ -15,6 +15,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.tag import Tag
 
 from lab.base.errors import Location, UserError
 from lab.base.files import read_regular
@@ -175,6 +177,9 @@ def _check_size(text: str, file: Path | str) -> None:
             )
 
 
+_TEXT = Tag(suffix="tag:yaml.org,2002:str")
+
+
 class _TooLargeError(Exception):
     """A document has too many nodes, or is nested too deeply."""
 
@@ -197,9 +202,64 @@ class _Bounded(Composer):
                 raise _TooLargeError("the document is nested too deeply", line, f"at most {MOST_DEPTH} levels")
             raise _TooLargeError("the document is too large", line, f"at most {MOST_NODES} keys and values")
         try:
-            return super().compose_node(parent, index)
+            return _joined(super().compose_node(parent, index))
         finally:
             self.levels -= 1
+
+
+def _joined(node: Any) -> Any:  # noqa: ANN401 - any node of ruamel
+    """Join what YAML split at a comma in parentheses: `[f(a, b), c]` has the items `f(a, b)` and `c`.
+
+    Only plain texts are joined, and only where the parentheses of the whole then balance.
+    """
+    if isinstance(node, SequenceNode) and node.flow_style:
+        node.value = [part[0] for part in _rejoined([(item,) for item in node.value])]
+    elif isinstance(node, MappingNode) and node.flow_style:
+        node.value = _rejoined(node.value)
+    return node
+
+
+def _rejoined(entries: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the entries of a list or of a mapping, those of one text in parentheses as one."""
+    kept: list[tuple[Any, ...]] = []
+    at = 0
+    while at < len(entries):
+        entry, end = entries[at], at + 1
+        words = [entry[-1].value] if _is_plain(entry[-1]) else []
+        while words and _depth(words) and end < len(entries) and (word := _continuation(entries[end])) is not None:
+            words.append(word)
+            end += 1
+        if len(words) > 1 and _depth(words) == 0:
+            last = entries[end - 1][0]
+            text = ScalarNode(
+                tag=_TEXT, value=", ".join(words), start_mark=entry[-1].start_mark, end_mark=last.end_mark, style=None
+            )
+            entry = (*entry[:-1], text)
+        else:
+            end = at + 1
+        kept.append(entry)
+        at = end
+    return kept
+
+
+def _is_plain(node: Any) -> bool:  # noqa: ANN401 - any node of ruamel
+    return isinstance(node, ScalarNode) and node.style is None and node.anchor is None
+
+
+def _continuation(entry: tuple[Any, ...]) -> str | None:
+    """Return what follows a comma in a text: an item, or a key without a value; None for anything else."""
+    is_alone = len(entry) == 1 or (_is_plain(entry[1]) and not entry[1].value)
+    return entry[0].value if _is_plain(entry[0]) and is_alone else None
+
+
+def _depth(words: Sequence[str]) -> int | None:
+    """Return how many parentheses are open at the end of a text that commas split; None where one closes too many."""
+    depth = 0
+    for sign in "".join(words):
+        depth += (sign == "(") - (sign == ")")
+        if depth < 0:
+            return None
+    return depth
 
 
 class _Plain:

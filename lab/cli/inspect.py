@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.advice.advise import advise
+from lab.advice.evidence import Evidence, of_emulation
+from lab.advice.finding import Advice
 from lab.api import executing
 from lab.base import yamlfile
 from lab.base.collecting import uncollected
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.base.files import read_regular
+from lab.base.yamlfile import decoded
 from lab.cli.live.snapshot import Stage
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
@@ -28,17 +32,22 @@ from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
+from lab.isa.cuda.kernels import SourceKernel
 from lab.isa.mix import KernelMix, kernel_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
-from lab.templates.plain.template import device_unit
-from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
+from lab.templates.plain.building import compile_unit
+from lab.templates.plain.unit import SUFFIXES as SOURCES
+from lab.templates.plain.unit import no_instance, read_unit
+from lab.toolchain.base import CompileRequest, Disassembly, Resources, Toolchain
+from lab.toolchain.containers.images import SUFFIXES as CONTAINERS
+from lab.toolchain.containers.images import DeviceImage, device_images
 from lab.toolchain.disassembly.nvdisasm import disassemble
-from lab.toolchain.includes import gather
-from lab.toolchain.select import build, toolchain
+from lab.toolchain.project import of_words
+from lab.toolchain.select import Compiled, build
 
-SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
+SUFFIXES = (".ptx", ".cubin", *SOURCES, ".yaml", ".yml")
 MOST_BYTES = 64 * 2**20
 """Largest `.ptx`, `.cubin` or `.cu` file to read, in bytes."""
 _VALUES_SHOWN: Final = 8
@@ -69,12 +78,20 @@ class Inspection:
         source: CUDA source, where there is one.
         listings: PTX before SASS, as far as they exist.
         log: The compiler's log; may be empty.
+        resources: Of each kernel, by its symbol; empty where no compiler has run.
+        titles: Names of kernels in C++, by their symbols, as far as they are known.
+        notes: What lab decided for the user: flags of a Makefile, another compiler, assumed types.
+        advice: Performance findings of the texts alone; None where nobody looked.
     """
 
     title: str
     source: str | None
     listings: tuple[InspectedListing, ...]
     log: str = ""
+    resources: Mapping[str, Resources] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    advice: Advice | None = None
 
     def to_json(self, isa: Isa | None = None) -> dict[str, object]:
         """Return the mix as values JSON can hold.
@@ -101,16 +118,34 @@ def _alone(look: Callable[[], Sequence[Stage]]) -> None:
     """Ignore the progress of a part of the work."""
 
 
-def inspect_file(
-    file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = "auto", follow: Follow = _alone
-) -> Inspection:
-    """Inspect a `.ptx`, `.cubin` or `.cu` file.
+@dataclass(frozen=True)
+class SourceOptions:
+    """How a CUDA source is compiled for an inspection.
+
+    Attributes:
+        arch: The architecture.
+        toolchain: The compiler.
+        kernel: A kernel, or an instance of a template; None means all.
+        root: The highest folder of which the source may include files.
+        search: Further folders of headers.
+        macros: `NAME` or `NAME=value`.
+    """
+
+    arch: str = DEFAULT_ARCH
+    toolchain: str = "auto"
+    kernel: str | None = None
+    root: Path | None = None
+    search: tuple[Path, ...] = ()
+    macros: tuple[str, ...] = ()
+
+
+def inspect_file(file: Path, options: SourceOptions | None = None, *, follow: Follow = _alone) -> Inspection:
+    """Inspect a `.ptx` or `.cubin` file, or a CUDA source.
 
     Args:
         file: The file.
-        arch: Architecture that a `.cu` file is compiled for.
-        toolchain_name: Compiler of a `.cu` file.
-        follow: Receives the progress.
+        options: How a CUDA source is compiled.
+        follow: Who watches the progress.
 
     Raises:
         UserError: the file does not exist, or is of another kind.
@@ -118,26 +153,163 @@ def inspect_file(
         ReaderError: the listing cannot be read.
         MissingToolError: no compiler, or no disassembler.
     """
-    if file.suffix not in SUFFIXES[:3]:
+    options = options or SourceOptions()
+    if file.suffix not in SUFFIXES[:-2]:
         raise UserError(
             "lab cannot inspect this kind of file",
             code="unsupported",
             at=Location(file),
             found=file.suffix,
-            accepted=SUFFIXES,
+            accepted=(*SUFFIXES, *CONTAINERS, "a folder"),
         )
+    if file.suffix in SOURCES:
+        return _inspect_source(file, options, follow)
     if file.suffix == ".cubin":
         disassembly = disassemble(read_regular(file, MOST_BYTES, "the cubin"))
-        return Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
-    text = yamlfile.read_text(file, MOST_BYTES)
-    if file.suffix == ".ptx":
-        return Inspection(str(file), None, (_ptx(text, str(file), follow),))
-    source, included = gather(text, (file.parent,))
-    tool = toolchain(toolchain_name)
-    if tool.name == "nvrtc":  # which refuses host code
-        source, included = device_unit(source, included)
-    request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
-    return _compile(str(file), tool, request, follow=follow)
+        sass, listing = _sass(disassembly, str(file), follow)
+        shown = Inspection(str(file), None, (listing,), advice=advise(Evidence(sass=sass)))
+    else:
+        text = yamlfile.read_text(file, MOST_BYTES)
+        ptx, listing = _ptx(text, str(file), follow)
+        shown = Inspection(str(file), None, (listing,), advice=advise(Evidence(ptx=ptx)))
+    return _only(shown, [options.kernel], file) if options.kernel is not None else shown
+
+
+def _inspect_source(file: Path, options: SourceOptions, follow: Follow) -> Inspection:
+    of_words(options.search, options.macros)
+    unit = read_unit(file, root=options.root, search=options.search, macros=options.macros)
+    if options.kernel is not None:
+        kernels: tuple[str, ...] = unit.named(options.kernel)
+    else:
+        kernels = tuple(one.expression for one in unit.instances)
+    guesses = {one.expression for one in unit.instances if one.assumed} if options.kernel is None else set[str]()
+    made = compile_unit(unit, options.arch, kernels, options.toolchain, guesses)
+    build_, notes = made.compiled.build, list(made.notes)
+    if unit.flags.file is not None:
+        notes.insert(0, f"flags of {unit.flags.file}: {unit.flags.words}")
+    notes += [
+        f"{one.expression}: assumed {', '.join(one.assumed)}"
+        for one in unit.instances
+        if one.expression in build_.symbols and one.assumed
+    ]
+    titles = {symbol: expression for expression, symbol in build_.symbols.items() if expression in kernels}
+    shown = replace(_compiled(str(file), unit.text, made.compiled, follow=follow), titles=titles)
+    if not any(listing.kernels for listing in shown.listings):
+        if templates := [one for one in unit.kernels if one.template is not None]:
+            raise no_instance(templates, file)
+        notes.append("the source defines no kernel")
+    shown = replace(shown, titles=_titles(shown, unit.kernels))
+    launched = {one.kernel for one in unit.instances}
+    if options.kernel is not None:
+        shown = _only(shown, [build_.symbols.get(one, one) for one in kernels], file)
+    elif left := [one.title for one in unit.kernels if one.template is not None and one not in launched]:
+        notes.append(f"not compiled, since nothing launches an instance: {', '.join(left)}; name one by --kernel")
+    return replace(shown, notes=tuple(notes))
+
+
+def _titles(shown: Inspection, kernels: Sequence[SourceKernel]) -> dict[str, str]:
+    """Return the names in C++ of an inspection's kernels, by their symbols."""
+    titles = dict(shown.titles)
+    for mix in shown.listings[0].kernels:
+        names = {
+            one.qualified_name
+            for one in kernels
+            if one.template is None and (mix.name == one.name or f"{len(one.name)}{one.name}" in mix.name)
+        }
+        if len(names) == 1:
+            titles.setdefault(mix.name, *names)
+    counted = Counter(titles.values())
+    return {symbol: title for symbol, title in titles.items() if counted[title] == 1}
+
+
+def _only(shown: Inspection, symbols: Sequence[str], file: Path) -> Inspection:
+    """Return an inspection of some of its kernels.
+
+    Raises:
+        UserError: It has none of them.
+    """
+    names = [mix.name for listing in shown.listings for mix in listing.kernels]
+    if not set(symbols) & set(names):
+        raise UserError(
+            "no such kernel",
+            code="unknown-name",
+            at=Location(file),
+            key="--kernel",
+            found=", ".join(symbols),
+            accepted=list(dict.fromkeys(names)),
+            suggestion=did_you_mean(symbols[0], names),
+        )
+    listings = tuple(
+        replace(listing, kernels=tuple(one for one in listing.kernels if one.name in symbols))
+        for listing in shown.listings
+    )
+    return replace(shown, listings=listings)
+
+
+def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alone) -> Inspection | None:
+    """Inspect the PTX or the cubin of a library, a fat binary, a wheel or a folder.
+
+    Args:
+        file: The container.
+        image: The beginning of an image's id; None for the only PTX and cubin.
+        follow: Who watches the progress.
+
+    Returns:
+        The inspection, or None where `image` is None and the container has several images of one kind.
+
+    Raises:
+        UserError: The container cannot be read, holds no device code, or has no such image.
+    """
+    images = device_images(file)
+    if not images:
+        accepted = "a file or folder with PTX or cubins; lab inspect takes .cu, .ptx and .cubin as they are"
+        raise UserError("the file holds no device code", code="wrong-value", at=Location(file), accepted=accepted)
+    chosen = [one for one in images if image is None or one.id.startswith(image)]
+    if image is None and (len({one.isa for one in images}) < len(images)):
+        return None
+    if not chosen or (image is not None and len({one.id for one in chosen}) > 1):
+        raise UserError(
+            "no image has this id" if not chosen else "several images begin with this id",
+            code="unknown-name",
+            at=Location(file),
+            key="--variant",
+            found=image,
+            accepted="\n    ".join(["", *(f"{one.id} {one.where}" for one in images[:50])]),
+            suggestion=did_you_mean(image or "", [one.id for one in images]),
+        )
+    for one in chosen:
+        if not one.entry.is_listing:
+            why = one.entry.refused or f"lab does not read {one.entry.kind}"
+            raise UserError(why, code="wrong-value", at=Location(file), found=one.where, accepted="PTX or a cubin")
+    parts = {one.isa: _image_listing(one, follow) for one in sorted(chosen[:2], key=lambda one: one.isa)}
+    modules = {isa: module for isa, (module, _) in parts.items()}
+    return Inspection(
+        f"{file} {chosen[0].where}" if image is not None and chosen[0].where != file.name else str(file),
+        None,
+        tuple(listing for _, listing in parts.values()),
+        advice=advise(Evidence(modules.get("ptx"), modules.get("sass"))),
+    )
+
+
+def _image_listing(image: DeviceImage, follow: Follow) -> tuple[Module, InspectedListing]:
+    if image.isa == "ptx":
+        return _ptx(decoded(image.entry.data, image.where, "the PTX"), image.where, follow)
+    return _sass(disassemble(image.entry.data), image.where, follow)
+
+
+def image_rows(file: Path) -> list[dict[str, object]]:
+    """Return what `lab inspect` says of each image of a container."""
+    return [
+        {
+            "variant": one.id,
+            "where": one.where,
+            "kind": one.entry.kind,
+            "arch": one.entry.arch,
+            "kernels": list(one.kernels),
+            "refused": one.entry.refused,
+        }
+        for one in device_images(file)
+    ]
 
 
 def emulate_words(
@@ -152,7 +324,7 @@ def emulate_words(
     macros: Mapping[str, Scalar] | None = None,
     limit_s: float | None = None,
     follow: Follow = _alone,
-) -> tuple[Emulation, tuple[str, ...]]:
+) -> tuple[Emulation, tuple[str, ...], Advice]:
     """Execute one kernel, given as texts, on the CPU; return the emulation and a line per written buffer.
 
     Args:
@@ -166,6 +338,9 @@ def emulate_words(
         macros: Of a CUDA source: macros and their values.
         limit_s: Seconds after which the launch is stopped; None for no limit.
         follow: Receives the progress.
+
+    Returns:
+        The launch, a line for each buffer that it wrote to, and advice on its performance.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -191,8 +366,14 @@ def emulate_words(
             (),
             schedule=schedule,
             monitor=monitor,
+            trace=True,
         )
-        emulation = executing.execute_source(file, values, kernel_launch)
+        source = executing.compile_and_execute(file, values, kernel_launch)
+        emulation, built = source.emulation, source.built
+        resources = built.build.resources.get(emulation.kernel)
+        disassembly = built.disassembly
+        sass = read_sass(disassembly.text, disassembly.lines, "kernel.sass") if not disassembly.lacking else None
+        evidence = of_emulation(emulation, source.ptx, grid, block, sass=sass, resources=resources)
     elif macros:
         raise UserError(
             "macros require a CUDA source",
@@ -203,22 +384,25 @@ def emulate_words(
             accepted="a .cu file",
         )
     else:
-        emulation = execute_file(
-            file,
-            kernel,
+        module, name = _kernel_of(file, kernel)
+        emulation = launch(
+            module,
+            name,
             grid,
             block,
             values,
             dynamic_shared_bytes=dynamic_shared_bytes,
-            seed=seed,
+            engine="auto",
             schedule=schedule,
+            trace=True,
             monitor=monitor,
         )
+        evidence = of_emulation(emulation, module, grid, block)
     outputs = []
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
             outputs.append(_output(word, value.array))
-    return emulation, tuple(outputs)
+    return emulation, tuple(outputs), advise(evidence)
 
 
 def _stages(monitor: LaunchMonitor) -> list[Stage]:
@@ -277,6 +461,29 @@ def execute_file(
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
+    module, name = _kernel_of(file, kernel)
+    parsed = iter(arguments_from_words([argument for argument in arguments if isinstance(argument, str)], seed))
+    values = [next(parsed) if isinstance(argument, str) else argument for argument in arguments]
+    return launch(
+        module,
+        name,
+        grid,
+        block,
+        values,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        engine=engine,
+        schedule=schedule,
+        monitor=monitor,
+    )
+
+
+def _kernel_of(file: Path, kernel: str | None) -> tuple[Module, str]:
+    """Return a file's module and the name of its kernel; None means the only one.
+
+    Raises:
+        UserError: there is no such file or kernel.
+        ReaderError: the PTX cannot be read.
+    """
     module = read_ptx(yamlfile.read_text(file, MOST_BYTES), str(file))
     names = [function.name for function in module.kernels]
     if kernel is None and len(names) != 1:
@@ -297,19 +504,7 @@ def execute_file(
             accepted=names,
             suggestion=did_you_mean(kernel, names),
         )
-    parsed = iter(arguments_from_words([argument for argument in arguments if isinstance(argument, str)], seed))
-    values = [next(parsed) if isinstance(argument, str) else argument for argument in arguments]
-    return launch(
-        module,
-        kernel or names[0],
-        grid,
-        block,
-        values,
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        engine=engine,
-        schedule=schedule,
-        monitor=monitor,
-    )
+    return module, kernel or names[0]
 
 
 def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
@@ -400,27 +595,42 @@ def variant_row(planned: Planned) -> dict[str, object]:
 def _compile(
     title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = (), follow: Follow = _alone
 ) -> Inspection:
-    built = build(compiler, request)
-    listings = (_ptx(built.build.ptx, "kernel.ptx", follow), _sass(built.disassembly, "kernel.sass", follow))
+    return _compiled(title, request.source, build(compiler, request), only, follow)
+
+
+def _compiled(
+    title: str, source: str, built: Compiled, only: tuple[str, ...] = (), follow: Follow = _alone
+) -> Inspection:
+    ptx, listing = _ptx(built.build.ptx, "kernel.ptx", follow)
+    sass, listings = None, [listing]
+    if not built.disassembly.lacking:
+        sass, listing = _sass(built.disassembly, "kernel.sass", follow)
+        listings.append(listing)
     if only:
-        listings = tuple(  # type: ignore[assignment]
+        listings = [
             InspectedListing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
             for listing in listings
-        )
-    return Inspection(title, request.source, listings, built.build.log)
+        ]
+    used = [one for name, one in built.build.resources.items() if not only or name in only]
+    # of several kernels each has its own resources
+    evidence = Evidence(ptx, sass, resources=used[0] if len(used) == 1 else None, entries=frozenset(only))
+    log = "\n".join(filter(None, (built.build.log, built.disassembly.lacking)))
+    return Inspection(title, source, tuple(listings), log, built.build.resources, advice=advise(evidence))
 
 
-def _ptx(text: str, file: str, follow: Follow = _alone) -> InspectedListing:
-    return _listing(_read(text, file, follow), text, follow)
+def _ptx(text: str, file: str, follow: Follow = _alone) -> tuple[Module, InspectedListing]:
+    module = _read(text, file, follow)
+    return module, _listing(module, text, follow)
+
+
+def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> tuple[Module, InspectedListing]:
+    module = read_sass(disassembly.text, disassembly.lines, file)
+    return module, _listing(module, disassembly.text, follow)
 
 
 def _read(text: str, file: str, follow: Follow) -> Module:
     lines = text.count("\n") + 1
     return read_ptx(text, file, lambda line: follow(lambda: [Stage("lines of PTX", line(), lines)]))
-
-
-def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> InspectedListing:
-    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text, follow)
 
 
 def _listing(module: Module, text: str, follow: Follow) -> InspectedListing:

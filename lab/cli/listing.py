@@ -30,14 +30,24 @@ _LOOPS: Final = (
     "fma/(fma +\nld.shared)",
     "live\nregs",
 )
+_MOST_CLASSES: Final = 4
+"""Classes of instructions that the summary names."""
 _DEEPEST: Final = 16
 """Depth beyond which the name of a loop is not indented further."""
 
 
-def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
-    """Print the source, the listings with the hot loop marked, and the instruction mix."""
+def print_inspection(console: Console, inspection: Inspection, *, full: bool) -> None:
+    """Print a summary, the listings with the hot loop marked, and the instruction mix.
+
+    Args:
+        console: Where to print.
+        inspection: What to print.
+        full: Print the source and whole listings, too, rather than hot loops.
+    """
     rule(console, inspection.title)
-    if inspection.source and not hot_only:
+    write(console, [(f"{one}\n", "") for one in inspection.notes])
+    write(console, [(_summary(inspection), "")])
+    if inspection.source and full:
         if console.is_terminal:
             console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
         else:  # rich would pad every line to the width
@@ -45,16 +55,58 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
             write(console, [("".join(f"{number:4} {line}\n" for number, line in lines), "")])
     for listing in inspection.listings:
         rule(console, listing.isa.upper())
-        write(console, _marked(listing, hot_only=hot_only))
+        write(console, _marked(listing, full=full))
+    if inspection.advice is not None:
+        rule(console, "performance findings")
+        write(console, [(f"{line}\n", "") for line in inspection.advice.text()])
     for listing in inspection.listings:
         write(console, (span for kernel in listing.kernels for span in _kernel(listing.isa, kernel)))
+    if not full and any(listing.kernels for listing in inspection.listings):
+        write(console, [("\n--full shows the source and all of the listings\n", "")])
 
 
-def _marked(listing: InspectedListing, *, hot_only: bool) -> Iterator[tuple[str, str]]:
+def _summary(inspection: Inspection) -> str:
+    """Return a row for each kernel: its registers, spills and static shared memory, and the mix of its hot loop."""
+    if not inspection.listings or not inspection.listings[-1].kernels:
+        return ""
+    rows = []
+    for kernel in inspection.listings[-1].kernels:
+        used = inspection.resources.get(kernel.name)
+        figures = ("", "", "")
+        if used is not None:
+            figures = (str(used.registers), f"{used.spill_bytes} B", f"{used.shared_bytes} B")
+        elif kernel.live_registers is not None:
+            figures = (str(kernel.live_registers), "", "")
+        rows.append((inspection.titles.get(kernel.name, kernel.name), *figures, _hot_mix(kernel)))
+    headers = ("kernel", "registers", "spills", "shared", "hot loop" if any(rows) else "")
+    kept = [place for place in range(len(headers)) if place in (0, 4) or any(row[place] for row in rows)]
+    picked = [tuple(row[place] for place in kept) for row in rows]
+    return columns([headers[place] for place in kept], [(*row[:-1], row[-1]) for row in picked])
+
+
+def _hot_mix(kernel: KernelMix) -> str:
+    """Return the instructions of a kernel's hot loop by their most frequent classes."""
+    counts = kernel.hot_counts
+    top = sorted(counts.by_class.items(), key=lambda item: (-item[1], item[0]))[:_MOST_CLASSES]
+    where = "" if kernel.hot_loop else "no loop, "
+    return f"{where}{counts.instructions} instructions: {', '.join(f'{count} {name}' for name, count in top)}"
+
+
+def _marked(listing: InspectedListing, *, full: bool) -> Iterator[tuple[str, str]]:
     hot = {line for kernel in listing.kernels if kernel.hot_loop for line in kernel.hot_loop.numbers}
-    for is_hot, lines in groupby(enumerate(listing.text.splitlines(), 1), lambda line: line[0] in hot):
+    # a kernel without loops is shown whole
+    whole = {
+        line
+        for kernel in listing.kernels
+        if kernel.hot_loop is None and kernel.lines is not None
+        for line in range(kernel.lines[0], kernel.lines[1] + 1)
+    }
+    shown = hot | whole
+    for (is_hot, is_shown), lines in groupby(
+        enumerate(listing.text.splitlines(), 1), lambda line: (line[0] in hot, full or line[0] in shown)
+    ):
         mark = _HOT if is_hot else " "
-        if is_hot or not hot_only:
+        if is_shown:
             yield "".join(f"{number:6} {mark} {line}\n" for number, line in lines), "bold yellow" if is_hot else ""
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from lab.base import shipped, terminal
-from lab.base.errors import CompileError, LabError, StoreError, UserError
+from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.machine import fault_of
 from lab.base.terminal import write
 from lab.base.version import VERSION
@@ -34,6 +34,7 @@ from lab.cli.cluster import Insecure, Keys
 if TYPE_CHECKING:
     from lab.cli.terminal import Output
     from lab.runs.pipeline import RunOutcome
+    from lab.templates.plain.draft import Guess
 
 app = typer.Typer(
     name="lab",
@@ -58,6 +59,14 @@ Cluster = Annotated[
         help="local: every GPU of this machine measures; tls://host:8786: a Dask cluster.", show_default="the first GPU"
     ),
 ]
+PredictedGpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        help="GPU to predict for in place of the experiment's: 'RTX 4090'. May be repeated, one for each architecture.",
+    ),
+]
+NoGpu = Annotated[bool, typer.Option("--no-gpu", help="Measure nothing, even where there is a GPU.")]
 GpuModel = Annotated[
     str,
     typer.Option(help="Part of the name of the GPUs to measure on: H200. Models are never mixed.", show_default=False),
@@ -129,7 +138,8 @@ def run(
     toolchain: Annotated[
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
     ] = None,
-    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    gpu: PredictedGpus = None,
+    no_gpu: NoGpu = False,
     emulate: Annotated[
         Literal["small", "full"],
         typer.Option(help="Problem to emulate: the experiment's small one, or the full one, unchecked."),
@@ -164,7 +174,7 @@ def run(
 
     if cluster in {None, clusters.LOCAL}:
         workers.prepare()  # while this process imports, too
-        if gpu:
+        if not no_gpu:
             ahead.prepare()
     from lab.cli.live.run_account import RunAccount
     from lab.cli.live.serving import LivePage
@@ -176,7 +186,8 @@ def run(
         output=output,
         max_variants=max_variants,
         jobs=jobs,
-        measure=gpu,
+        measure=not no_gpu,
+        gpus=tuple(gpu or ()),
         emulate=not no_emulate,
         whole=emulate == "full",
         archs=tuple(word.strip() for words in arch or () for word in words.split(",")),
@@ -217,17 +228,21 @@ def run(
     raise typer.Exit(code)
 
 
-def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
-    """Print the best variants, the changes since the last run, and the report's path; return the exit code."""
-    from lab.cli.tables import print_best, print_changes, print_outcome
+def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[Guess] = ()) -> int:
+    """Print the best variants, the changes since the last run, and the report's path; return the exit code.
+
+    Verdicts that rest on guesses do not count: nothing was shown.
+    """
+    from lab.cli.tables import print_advice_on_best, print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
     console = _stderr()
     print_best(console if as_json else _stdout(), outcome)
+    print_advice_on_best(console if as_json else _stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
-    print_outcome(console, outcome)
+    print_outcome(console, outcome, guesses)
     if as_json:
         from lab.report.columns import row
         from lab.report.registry.registry import columns_for
@@ -235,7 +250,7 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
         chosen = columns_for(outcome.run, outcome.lean_records)
         _print_json([row(record, chosen) for record in outcome.lean_records])
         sys.stdout.flush()
-    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK
+    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed or guesses else _OK
 
 
 @app.command()
@@ -250,7 +265,8 @@ def tune(
         int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes.", show_default="one for each core")
     ] = None,
     arch: Annotated[str, typer.Option(help="Architecture in place of the file's: sm_90.", show_default=False)] = "",
-    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU; else times are predicted.")] = True,
+    gpu: Annotated[str, typer.Option(help="GPU to predict for in place of the file's: H200.", show_default=False)] = "",
+    no_gpu: NoGpu = False,
     resume: Annotated[
         bool | None,
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
@@ -268,7 +284,7 @@ def tune(
 
     from lab.gpu.process import ahead
 
-    if gpu and cluster in {None, clusters.LOCAL}:
+    if not no_gpu and cluster in {None, clusters.LOCAL}:
         ahead.prepare()  # while this process imports
     from lab.cli.live.serving import LivePage
     from lab.cli.live.tune_account import TuneAccount
@@ -284,8 +300,9 @@ def tune(
     options = TuningOptions(
         output=output,
         jobs=jobs,
-        measure=gpu,
+        measure=not no_gpu,
         arch=arch,
+        gpu=gpu,
         gpu_model=gpu_model,
         resume=resume,
         command=command,
@@ -314,8 +331,16 @@ def tune(
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A .ptx, .cubin or .cu file, or an experiment.", show_default=False)],
-    variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .ptx, .cubin, .cu, .cuh or .h file, a library, wheel or folder with such, or an experiment.",
+            show_default=False,
+        ),
+    ],
+    variant: Annotated[
+        str | None, typer.Option(help="Id of one variant of the experiment, or image of the library.")
+    ] = None,
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
     isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Listing to print, with --json.")] = None,
@@ -323,13 +348,31 @@ def inspect(
     run_operator: Annotated[
         bool, typer.Option("--run-operator", help="Run the experiment's own operator, a Python file, in a worker.")
     ] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Show only the hot loop of the listings.")] = False,
+    kernel: Annotated[
+        str | None, typer.Option(help="Kernel, or instance of a template: 'scale<float>'.", show_default="all")
+    ] = None,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="Macro of a .cu file: TILE=32.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the source and whole listings, not only hot loops.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
+    """Show registers, spills and the hot loop of each kernel: PTX, SASS and the instruction mix.
+
+    Flags are read from compile_commands.json or a Makefile beside the source. On a terminal, a pager shows what is
+    longer than the screen.
+    """
+    from dataclasses import asdict
+
     from lab.cli import inspect, tables
     from lab.cli.listing import print_inspection
     from lab.cli.live.work import work_progress
+    from lab.cli.terminal import paged
+    from lab.toolchain.containers.images import is_container
 
     console = _stdout()
     file = shipped.experiment(file)
@@ -340,15 +383,27 @@ def inspect(
         else:
             tables.print_variants(console, planned)
         return
-    if file.suffix in (".yaml", ".yml") and variant is not None:
+    if is_container(file):
+        with work_progress(_stderr()) as progress:
+            image = inspect.inspect_image(file, variant, follow=progress.follow)
+        if image is None and as_json:
+            _print_json(inspect.image_rows(file))
+        elif image is None:
+            tables.print_images(console, inspect.image_rows(file))
+        if image is None:
+            return
+        inspection = image
+    elif file.suffix in (".yaml", ".yml") and variant is not None:
         inspection = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
         with work_progress(_stderr()) as progress:
-            inspection = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
+            options = inspect.SourceOptions(arch, toolchain, kernel, root, tuple(include or ()), tuple(define or ()))
+            inspection = inspect.inspect_file(file, options, follow=progress.follow)
     if as_json:
-        _print_json(inspection.to_json(isa))
+        _print_json(inspection.to_json(isa) | {"advice": inspection.advice and asdict(inspection.advice)})
     else:
-        print_inspection(console, inspection, hot_only=hot)
+        with paged(console):
+            print_inspection(console, inspection, full=full)
 
 
 @app.command()
@@ -378,12 +433,12 @@ def emulate(
 
     from lab.cli.inspect import emulate_words
     from lab.cli.live.work import work_progress
-    from lab.cli.tables import print_emulation
+    from lab.cli.tables import print_advice, print_emulation
     from lab.cli.trial import macros_of
     from lab.gpu.process.hostmemory import within_free_memory
 
     with work_progress(_stderr()) as progress, within_free_memory():
-        emulation, outputs = emulate_words(
+        emulation, outputs, advice = emulate_words(
             file,
             kernel,
             (grid, block),
@@ -396,9 +451,10 @@ def emulate(
             follow=progress.follow,
         )
     if as_json:
-        _print_json(asdict(emulation) | {"outputs": outputs})
+        _print_json(asdict(emulation) | {"outputs": outputs, "advice": asdict(advice)})
     else:
         print_emulation(_stdout(), emulation, outputs)
+        print_advice(_stdout(), advice)
     raise typer.Exit(_OK if emulation.clean else _VARIANT_FAILED)
 
 
@@ -546,25 +602,74 @@ def compare(
 
 @app.command()
 def new(
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help="A .cu file, a header, or a .py file with a Triton function.", show_default=False)
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="Macro of the source: TILE=32.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
+    execute: Annotated[
+        bool,
+        typer.Option(help="Execute the draft's first variant on the CPU, and say in the file why it does not run."),
+    ] = True,
 ) -> None:
-    """Write an experiment file from a kernel's signature; unknown parts are marked TODO."""
+    """Write an experiment file from a kernel's body and its host code; what neither says is marked TODO."""
+    from lab.base.files import write_atomically
+    from lab.cli import guesses
     from lab.cli import new as drafts
 
-    target = drafts.new(source, output, kernel, force=force)
-    marks = target.read_text(encoding="utf-8").count("TODO")
-    write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
+    sources = drafts.SourceFolders(root, tuple(include or ()), tuple(define or ()))
+    target, draft = drafts.write_draft(source, output, kernel, force=force, sources=sources)
+    for line in (*draft.warnings, *map(guesses.announce, draft.guesses)):
+        write(line, error=True)
+    if execute:
+        from lab.cli.rehearsal import rehearse
+
+        with contextlib.suppress(MissingToolError):  # without a compiler, the draft stands as it is
+            done = rehearse(target)
+            write(f"executed on the CPU: {done.verdict(is_guess=bool(draft.guesses))}", error=True)
+            if not done.runs:
+                write_atomically(target, f"{done.heading}\n{draft.text}")
+    marks = draft.text.count("TODO")
+    marked = "1 line is marked TODO" if marks == 1 else f"{marks} lines are marked TODO"
+    write(f"{target}: {marked}; then: lab run {shlex.quote(str(target))}")
+
+
+@app.command()
+def fix(
+    experiment: Annotated[Path, typer.Argument(help="An experiment on a .cu file.", show_default=False)],
+    variant: Annotated[
+        str, typer.Option(help="Id of the variant, or its beginning.", show_default="the only one")
+    ] = "",
+    write_source: Annotated[bool, typer.Option("--write", help="Write the changed source.")] = False,
+) -> None:
+    """Propose the smallest padding that removes bank conflicts, tried on the CPU. --write changes the source."""
+    from lab.cli import fix as fixing
+    from lab.cli.progress import run_progress
+
+    with run_progress() as progress:
+        before, found = fixing.propose(experiment, variant, progress)
+    for line in fixing.lines_of(before, found):
+        write(line)
+    if found is not None and write_source:
+        found.write()
+        write(f"written: {found.source}")
+    elif found is not None:
+        write("nothing was written; --write changes the source")
+    raise typer.Exit(_VARIANT_FAILED if before.status.failed else _OK)
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def try_kernel(
     context: typer.Context,
-    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
     define: Annotated[
         list[str] | None, typer.Option("--define", "-D", help="Macro and its values: block_size_x=128,256.")
     ] = None,
@@ -579,17 +684,25 @@ def try_kernel(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Run directory.", show_default="reports/<kernel>")
     ] = None,
-    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    gpu: PredictedGpus = None,
+    no_gpu: NoGpu = False,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="Folder of headers.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
+    ] = None,
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
 
-    Each size of the kernel is an option of its name. What is not given is guessed as `lab new` does; the file that ran
-    is in the folder input of the run directory.
+    Each size of the kernel is an option of its name. What is not given follows from the kernel's body, as in `lab new`;
+    what is a guess is said first, and a verdict that rests on it does not count (exit code 1). The file that ran is in
+    the folder input of the run directory.
     """
     from lab.api.running import run_mapping
+    from lab.cli import guesses
+    from lab.cli.new import SourceFolders
     from lab.cli.progress import run_progress
-    from lab.cli.trial import Asked, experiment_of
+    from lab.cli.trial import Asked, try_draft
     from lab.runs.pipeline import RunOptions
 
     geometry = {"grid": grid, "block": block, "shared_bytes": shared_bytes}
@@ -600,11 +713,18 @@ def try_kernel(
         tuple(argument or ()),
         tuple(reference or ()),
         {name: words for name, words in geometry.items() if words is not None},
+        SourceFolders(root, tuple(include or ())),
     )
-    options = RunOptions(output=output, measure=gpu, emulate=emulate)
-    with run_progress() as progress:
-        outcome = run_mapping(experiment_of(source, request), options, progress)
-    raise typer.Exit(_print_run(outcome))
+    draft = try_draft(source, request)
+    for line in (*draft.notes, *map(guesses.announce, draft.guesses)):
+        write(line, error=True)
+    doubts = (guesses.note(draft.guesses),) if draft.guesses else ()
+    options = RunOptions(
+        output=output, measure=not no_gpu, gpus=tuple(gpu or ()), emulate=emulate, notes=(*doubts, *draft.notes)
+    )
+    with run_progress(prefix=guesses.PROVISIONAL if draft.guesses else "") as progress:
+        outcome = run_mapping(draft.experiment, options, progress)
+    raise typer.Exit(_print_run(outcome, guesses=draft.guesses))
 
 
 def _named_options(words: Sequence[str]) -> dict[str, str]:

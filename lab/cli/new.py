@@ -2,39 +2,163 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lab.base import yamlfile
-from lab.base.errors import Location, UserError
+from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import write_atomically
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain import entry
-from lab.templates.plain.draft import draft
+from lab.templates.plain.draft import Draft
+from lab.templates.plain.draft_sequence import drafted_sequence
+from lab.templates.plain.launches import launched_kernels
+from lab.templates.plain.triton import TritonFunction, read_functions
+from lab.templates.plain.triton_draft import draft_triton
+from lab.templates.plain.unit import SUFFIXES, SourceUnit, read_unit
+from lab.toolchain.includes import Tree, gather, read_source
+from lab.toolchain.project import of_words
 
 
-def new(source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False) -> Path:
+@dataclass(frozen=True)
+class SourceFolders:
+    """The files that a source may include, and how it is compiled, by options of a command.
+
+    Attributes:
+        root: The highest folder of which it may include files; None for its project's.
+        search: Further folders of headers.
+        macros: `NAME` or `NAME=value`.
+    """
+
+    root: Path | None = None
+    search: tuple[Path, ...] = ()
+    macros: tuple[str, ...] = ()
+
+
+def read_sources(source: Path, sources: SourceFolders | None = None) -> SourceUnit:
+    """Read a source with the files that it includes, and the flags of its project.
+
+    Raises:
+        UserError: It is not CUDA, or cannot be read.
+    """
+    if source.suffix not in SUFFIXES:
+        raise UserError(
+            "not a CUDA source",
+            code="wrong-value",
+            at=Location(source),
+            found=source.suffix,
+            accepted=(*SUFFIXES, ".py"),
+        )
+    sources = sources or SourceFolders()
+    of_words(sources.search, sources.macros)
+    return read_unit(source, root=sources.root, search=sources.search, macros=sources.macros)
+
+
+def keys_of(unit: SourceUnit, folder: Path) -> dict[str, Any]:
+    """Return the keys of an experiment file that say what a source includes and how it is compiled.
+
+    Args:
+        unit: The source.
+        folder: Where the file lies.
+    """
+    keys: dict[str, Any] = {}
+    folder = folder.resolve()
+    if unit.flags.search or unit.included.keys() != _included_below(unit, folder):
+        keys["root"] = Path(os.path.relpath(unit.tree.root, folder)).as_posix()
+    inside = [one for one in unit.tree.search if one.is_relative_to(unit.tree.root)]
+    if inside:
+        keys["include"] = [Path(os.path.relpath(one, folder)).as_posix() for one in inside]
+    if unit.flags.options:
+        keys["options"] = list(unit.flags.options)
+    return keys
+
+
+def _included_below(unit: SourceUnit, folder: Path) -> set[str]:
+    """Return the files that the source can include where the root is a folder."""
+    try:
+        return {*gather(read_source(unit.file), Tree(unit.tree.beside, folder))[1]}
+    except UserError:
+        return set()
+
+
+def new(
+    source: Path,
+    output: Path | None = None,
+    kernel: str | None = None,
+    *,
+    force: bool = False,
+    sources: SourceFolders | None = None,
+) -> Path:
+    """Write an experiment file; see `write_draft`."""
+    return write_draft(source, output, kernel, force=force, sources=sources)[0]
+
+
+def write_draft(
+    source: Path,
+    output: Path | None = None,
+    kernel: str | None = None,
+    *,
+    force: bool = False,
+    sources: SourceFolders | None = None,
+) -> tuple[Path, Draft]:
     """Write an experiment file.
 
     Args:
-        source: A `.cu` file.
+        source: A `.cu` file, a header, or a `.py` file with a Triton function.
         output: The file to write; by default, beside the source and named like it.
         kernel: The kernel's name; None means the only one.
         force: Replace a file that exists.
+        sources: What the source may include, and how it is compiled.
 
     Returns:
-        The file that was written.
+        The file that was written, and what is in it.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
-    if source.suffix not in (".cu", ".cuh"):
+    if source.suffix == ".py":
+        function = _triton_function(source, kernel)
+        text = yamlfile.read_text(source)
+        return _write(source, output, lambda file, _: Draft(draft_triton(text, file, function)), force=force)
+    unit = read_sources(source, sources)
+    chosen = choose_launched(unit, kernel)
+
+    def drafted(name: str, folder: Path) -> Draft:
+        draft = drafted_sequence(unit.whole, name, chosen)
+        keys = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys_of(unit, folder).items())
+        return replace(draft, text=draft.text + keys)
+
+    return _write(source, output, drafted, force=force)
+
+
+def _triton_function(source: Path, name: str | None) -> TritonFunction:
+    """Return the Triton function to draft: the named one, or the only one that no other calls."""
+    functions = read_functions(yamlfile.read_text(source), str(source))
+    called = {word for one in functions for word in one.called}
+    launched = [one for one in functions if one.name not in called] or functions  # the others are its helpers
+    chosen = [one for one in functions if one.name == name] if name else launched
+    if len(chosen) != 1:
         raise UserError(
-            "not a CUDA source file", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
+            "the file has no such Triton function" if name or not functions else "name the Triton function",
+            code="unknown-name",
+            at=Location(source),
+            key="--kernel",
+            found=name,
+            accepted=[one.name for one in functions] or "a function under @triton.jit",
+            suggestion=did_you_mean(name or "", [one.name for one in functions]),
         )
-    text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), kernel, source)
-    check_result(chosen, source)
+    return chosen[0]
+
+
+def _write(
+    source: Path, output: Path | None, drafted: Callable[[str, Path], Draft], *, force: bool
+) -> tuple[Path, Draft]:
+    """Write a draft, made from the source's name as the file shall call it, and from the file's folder."""
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
         raise UserError(
@@ -45,15 +169,32 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
     except ValueError:
         message = "the experiment file must lie in the folder of its source, or above"
         raise UserError(
-            message, code="unsupported", at=Location(target), accepted=f"a file in {source.resolve().parent}"
+            message, code="wrong-value", at=Location(target), accepted=f"a file in {source.resolve().parent}"
         ) from None
     try:
-        write_atomically(target, draft(text, name, chosen))
+        draft = drafted(name, target.parent)
+        write_atomically(target, draft.text)
     except OSError as error:
         raise UserError(
             f"the file cannot be written: {error.strerror}", code="unwritable", at=Location(target)
         ) from error
-    return target
+    return target, draft
+
+
+def choose_launched(unit: SourceUnit, name: str | None) -> tuple[SourceKernel, ...]:
+    """Return the kernels to draft: the named one, the only one, or those that the host launches, in its order.
+
+    Raises:
+        UserError: There is no such kernel, none of several is launched, or one has no result.
+    """
+    kernels, source = unit.kernels, unit.file
+    launched = launched_kernels(unit.whole, kernels) if name is None and len(kernels) > 1 else ()
+    has_structures = any(one.dtype is None and not one.is_pointer for kernel in launched for one in kernel.parameters)
+    is_sequence = launched and (len(launched) == 1 or not has_structures)
+    chosen = launched if is_sequence else (choose(kernels, name, source),)
+    for kernel in chosen:
+        check_result(kernel, source)
+    return chosen
 
 
 def check_result(kernel: SourceKernel, source: Path) -> None:

@@ -102,6 +102,8 @@ class RunProgress(_Progress):
             account: Keeps account of the run; one of its own by default.
             clock: Seconds on a clock that nobody can set.
         """
+        self.prefix = ""
+        """What stands in front of failures, as where they rest on a guess."""
         self._account = account or RunAccount(clock)
         super().__init__(console, self._account, clock)
 
@@ -145,7 +147,7 @@ class RunProgress(_Progress):
         self._account.recorded(record)
         self._first("recorded")
         if record.status.failed:
-            self._failed(f"{record.variant} {name_of(record)}: {record.status}: {record.reason}")
+            self._failed(f"{self.prefix}{record.variant} {name_of(record)}: {record.status}: {record.reason}")
 
     def confirming(self) -> None:
         """Show that the fastest variants are measured again."""
@@ -160,9 +162,11 @@ class RunProgress(_Progress):
         self._account.counted(variants)
 
 
-def run_progress(account: RunAccount | None = None) -> RunProgress:
-    """Make the progress of a run, on stderr."""
-    return RunProgress(stderr(), account)
+def run_progress(account: RunAccount | None = None, prefix: str = "") -> RunProgress:
+    """Make the progress of a run, on stderr; see `RunProgress.prefix`."""
+    progress = RunProgress(stderr(), account)
+    progress.prefix = prefix
+    return progress
 
 
 class RunWatch:

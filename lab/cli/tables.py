@@ -6,22 +6,26 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from lab.cli.guesses import PROVISIONAL, summarise
 from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store import figures
+from lab.store.advice import advice_of
 from lab.store.constants import never_compared
+from lab.store.database import Store
 from lab.store.roles import registers_by_role
 from lab.store.verdicts import group_reasons, summarise_full_size
 from lab.toolchain.base import title
 
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
+    from lab.advice.finding import Advice
     from lab.cli.doctor import Diagnosis
     from lab.emulator.results import Emulation, Finding, MemoryCount
     from lab.experiment.variants import Planned
@@ -30,6 +34,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.runs.compare import Change, Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
+    from lab.templates.plain.draft import Guess
     from lab.tuning.run import TuningOutcome
 
 _FAILURES_SHOWN = 10
@@ -45,6 +50,7 @@ _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 
 
 _BEST_SHOWN = 5
+_BEST_FINDINGS = 3
 
 
 def print_best(console: Console, outcome: RunOutcome) -> None:
@@ -124,15 +130,24 @@ def print_changes(console: Console, comparison: Comparison) -> None:
         console.print(Text(f"  {change.verdict}: {change.variant_b} {name}{ratio}", style=style))
 
 
-def print_outcome(console: Console, outcome: RunOutcome) -> None:
-    """Print the number of variants per status, the warnings, the report's path, and the next command."""
+def print_outcome(console: Console, outcome: RunOutcome, guesses: Sequence[Guess] = ()) -> None:
+    """Print the number of variants per status, the warnings, the report's path, and the next command.
+
+    Args:
+        console: Where to.
+        outcome: The run.
+        guesses: What the verdicts rest on, so that none of them counts.
+    """
     counts = {status: sum(r.status is status for r in outcome.lean_records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
-    _print_reasons(console, outcome.lean_records)
+    if guesses:
+        fared = f"not judged: {summarise(guesses)}. {PROVISIONAL}{fared}"
+    console.print(Text(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}"), soft_wrap=True)
+    _print_reasons(console, outcome.lean_records, PROVISIONAL if guesses else "")
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    warnings = (*outcome.run.notes, *_not_launched(outcome.lean_records), *_not_executed(outcome.lean_records))
+    records = outcome.lean_records
+    warnings = (*outcome.run.notes, *_not_listed(records), *_not_launched(records), *_not_executed(records))
     for note in dict.fromkeys(warnings):
         console.print(Text(f"warning: {note}", style="yellow"))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
@@ -140,11 +155,11 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
         console.print(Text(f"next: {following}"), soft_wrap=True)
 
 
-def _print_reasons(console: Console, records: Sequence[VariantRecord]) -> None:
+def _print_reasons(console: Console, records: Sequence[VariantRecord], prefix: str = "") -> None:
     """Print the reasons for verdicts, once per group of variants, and what was emulated at full size."""
     groups = group_reasons(records)
     for group in groups[:_FAILURES_SHOWN]:
-        console.print(Text(group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
+        console.print(Text(prefix + group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
     if len(groups) > _FAILURES_SHOWN:
         console.print(f"{len(groups) - _FAILURES_SHOWN} further reasons; the report has them all", highlight=False)
     if sampled := summarise_full_size(records):
@@ -161,6 +176,12 @@ def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
     return [
         f"{count} of {total} variants cannot be launched on {gpu}: {reason}" for (gpu, reason), count in reasons.items()
     ]
+
+
+def _not_listed(records: Sequence[VariantRecord]) -> list[str]:
+    """Say which variants have no SASS, once for each reason."""
+    reasons = Counter(one.build.lacking for one in records if one.build and one.build.lacking)
+    return [f"{count} of {len(records)} variants have no SASS: {why}" for why, count in reasons.items()]
 
 
 def _not_executed(records: Sequence[VariantRecord]) -> list[str]:
@@ -324,6 +345,18 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
     write(console, [(columns(headers, rows, left_aligned=len(headers)), "")])
 
 
+def print_images(console: Console, images: Iterable[Mapping[str, Any]]) -> None:
+    """Print one line for each PTX or cubin of a library, with the number of its kernels and the first."""
+    rows = []
+    for one in images:
+        names = list[str](one["kernels"])
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        what = one["refused"] or "".join(names[:1]) + more
+        rows.append((one["variant"], one["kind"], one["arch"], one["where"], what))
+    headers = ("variant", "kind", "arch", "where", "kernels")
+    write(console, [(columns(headers, rows, left_aligned=len(headers)), "")])
+
+
 def _print_finding(console: Console, finding: Finding) -> None:
     """Print a finding with its place in the CUDA source, and the other side of a race."""
     place = f"block {finding.block} thread {finding.thread}{_warp(finding.warp)} " if finding.block else ""
@@ -347,6 +380,35 @@ def _source(place: SourceLocation | None, calls: tuple[SourceLocation, ...]) -> 
     return (
         f" ({', called at '.join(f'{location.file}:{location.line}' for location in (place, *calls))})" if place else ""
     )
+
+
+def print_advice(
+    console: Console, advice: Advice, title: str = "performance findings", most: int | None = None
+) -> None:
+    """Print performance findings, the largest gain first.
+
+    Args:
+        console: Where.
+        advice: The findings.
+        title: The line before them.
+        most: Findings to print; None for all.
+    """
+    console.print(Text(title, style="bold"))
+    for line in advice.text(most):
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
+def print_advice_on_best(console: Console, outcome: RunOutcome) -> None:
+    """Print the first performance findings on the best variant; nothing where no variant is ranked."""
+    response = figures.response_of(outcome.lean_records)
+    ranked = figures.ranked(outcome.lean_records, response)
+    if not ranked or not (outcome.folder / Store.form.name).is_file():
+        return
+    with Store(outcome.folder) as store:
+        best = store.record(ranked[0].variant)
+        advice = advice_of(store.variant_folder(best.variant), best)
+    title = f"performance findings on {best.variant} {figures.name_of(best)}".rstrip()
+    print_advice(console, advice, title, _BEST_FINDINGS)
 
 
 def print_emulation(console: Console, emulation: Emulation, outputs: Iterable[str] = ()) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderableType
@@ -59,6 +65,30 @@ def stderr() -> Output:
     return Output(stderr=True)
 
 
+@contextmanager
+def paged(console: Console) -> Iterator[None]:
+    """Show what is printed in the meantime in a pager, where the console is a terminal and it is longer than that.
+
+    The pager is that of the environment variable PAGER, else `less`; where there is none, it is printed.
+    """
+    if not console.is_terminal or not sys.stdin.isatty():
+        yield
+        return
+    target, buffer = console.file, io.StringIO()
+    console.file = buffer
+    try:
+        yield
+    finally:
+        console.file = target
+        text = buffer.getvalue()
+        command = shlex.split(os.environ.get("PAGER") or "less")
+        if text.count("\n") < console.height or not command or shutil.which(command[0]) is None:
+            target.write(text)
+        else:
+            environment = {"LESS": "-FRX", **os.environ}  # colours as they are; quit where it fits a screen
+            subprocess.run(command, input=text, text=True, env=environment, check=False)
+
+
 def rule(console: Console, title: str) -> None:
     """Print a title across a terminal; elsewhere, on a short line of its own."""
     if console.is_terminal:
@@ -72,7 +102,13 @@ def write(console: Console, parts: Iterable[tuple[str, str]]) -> None:
     color_system = COLOR_SYSTEMS.get(console.color_system or "")
     for text, style in parts:
         escaped = visible(text)
-        console.file.write(console.get_style(style).render(escaped, color_system=color_system) if style else escaped)
+        try:
+            console.file.write(
+                console.get_style(style).render(escaped, color_system=color_system) if style else escaped
+            )
+        except BrokenPipeError:
+            # click ends a command with code 1 at an error with this number; see `Output.on_broken_pipe`
+            raise BrokenPipeError from None
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], left_aligned: int = 1) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.base import yamlfile
-from lab.base.errors import Location, UserError, did_you_mean
-from lab.cli.new import check_result, choose
-from lab.isa.cuda.kernels import read_kernels
-from lab.templates.plain.draft import draft
+from lab.base.errors import UserError, did_you_mean
+from lab.cli.new import SourceFolders, choose_launched, read_sources
+from lab.templates.plain.draft import Guess
+from lab.templates.plain.draft_sequence import drafted_sequence
 
 _LARGEST_ON_CPU = 10_000
 
@@ -27,6 +28,7 @@ class Asked:
         arguments: Texts ``name=out float32[n]``, in place of what the signature suggests.
         reference: Texts ``name=expression``.
         geometry: `grid`, `block` and `shared_bytes`, as far as they are given.
+        sources: What the source may include.
     """
 
     kernel: str | None = None
@@ -35,52 +37,124 @@ class Asked:
     arguments: Sequence[str] = ()
     reference: Sequence[str] = ()
     geometry: Mapping[str, str] = field(default_factory=dict)
+    sources: SourceFolders | None = None
+
+
+@dataclass(frozen=True)
+class TrialDraft:
+    """An experiment for one kernel, and what a verdict on it rests on.
+
+    Attributes:
+        experiment: The keys of a file.
+        guesses: Values that neither the kernel nor the command line says.
+        notes: What the user must know before any verdict.
+    """
+
+    experiment: dict[str, Any]
+    guesses: tuple[Guess, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def experiment_of(source: Path, request: Asked) -> dict[str, Any]:
-    """Return the experiment of a kernel, as the keys of a file.
+    """Return the experiment of a kernel, as the keys of a file; see `try_draft`."""
+    return try_draft(source, request).experiment
+
+
+def try_draft(source: Path, asked: Asked) -> TrialDraft:
+    """Draft the experiment of a kernel, with the command line in place of guesses.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
-    if source.suffix not in (".cu", ".cuh"):
-        raise UserError(
-            "not a CUDA source file", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
-        )
-    text = yamlfile.read_text(source)
-    chosen = choose(read_kernels(text), request.kernel, source)
-    check_result(chosen, source)
-    experiment: dict[str, Any] = yamlfile.parse(draft(text, source.name, chosen), source.with_suffix(".yaml")).data
-    experiment["source"] = str(source.resolve())
-    experiment.pop("question", None)
-    _problem(experiment, request.problem)
-    for words in request.parameters:
+    swept = {words.partition("=")[0].strip() for words in asked.parameters}
+    unit = read_sources(source, asked.sources).without_macros(swept)
+    draft = drafted_sequence(unit.whole, source.name, choose_launched(unit, asked.kernel))
+    made: dict[str, Any] = yamlfile.parse(draft.text, source.with_suffix(".yaml")).data
+    made |= {"source": str(source.resolve()), "root": str(unit.tree.root)}
+    made["include"] = [str(one) for one in unit.tree.search]
+    if unit.flags.options:
+        made["options"] = list(unit.flags.options)
+    made.pop("question", None)
+    notes = [*draft.warnings, *_problem(made, asked.problem)]
+    for words in asked.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
-        experiment.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
-    for words in request.arguments:
-        name, declaration = _pair(words, "--argument", "name=out float32[n]")
-        structures = [structure for structure in experiment["arguments"].values() if isinstance(structure, dict)]
-        holder = next(
-            (mapping for mapping in (experiment["arguments"], *structures) if isinstance(mapping.get(name), str)), None
-        )
+        made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+    named = set[str]()
+    for words in asked.arguments:
+        name, given = _pair(words, "--argument", "name=out float32[n]")
+        structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
+        holder = next((one for one in (made["arguments"], *structures) if isinstance(one.get(name), str)), None)
         if holder is None:
-            raise _unknown(name, experiment["arguments"], "--argument", "the kernel has no such argument")
-        holder[name] = declaration
-    if request.reference:
-        experiment["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in request.reference)
-    experiment |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in request.geometry.items()}
-    return experiment
+            raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
+        holder[name] = given
+        named.add(f"arguments.{name}")
+    if asked.reference:
+        made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
+    if asked.geometry and "launches" in made:
+        message = "the host launches several kernels, whose geometry no option sets"
+        raise UserError(
+            message,
+            code="wrong-value",
+            key=f"--{next(iter(asked.geometry))}",
+            accepted="--kernel, or a file that lab new writes",
+        )
+    if "block" in asked.geometry:
+        _set_sides(made, draft.threads, asked.geometry["block"])
+    made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
+    named |= set(asked.geometry)
+    return TrialDraft(made, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
 
 
-def _problem(experiment: dict[str, Any], sizes: Mapping[str, str]) -> None:
-    problem = experiment.get("problem") or {}
+def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None:
+    """Put a block of the user's in place of the parameters that are its sides, wherever these stand."""
+    given, sides = _sizes(block), made["block"]
+    named = dict(
+        zip(sides if isinstance(sides, list) else [sides], given if isinstance(given, list) else [given], strict=False)
+    )
+    for name in threads:
+        value = named.get(name, name)
+
+        def replaced(held: Any, name: str = name, value: str = value) -> Any:  # noqa: ANN401 - any value of YAML
+            if isinstance(held, dict):
+                return {key: replaced(inner) for key, inner in held.items()}
+            if isinstance(held, list):
+                return [replaced(inner) for inner in held]
+            return re.sub(rf"(?<!\w){name}(?!\w)", value, held) if isinstance(held, str) else held
+
+        if value != name:
+            made |= {key: replaced(made[key]) for key in ("grid", "shared_bytes", "arguments") if key in made}
+            made["parameters"].pop(name, None)
+
+
+def _problem(experiment: dict[str, Any], sizes: Mapping[str, str]) -> list[str]:
+    """Set sizes, and return what the user may not expect of them.
+
+    `--n` is the size of a kernel whatever the kernel calls it: its only size, or all of them.
+    """
+    problem, notes = experiment.get("problem") or {}, []
     for name, word in sizes.items():
-        if name not in problem:
+        names = [name] if name in problem else _meant(name, problem)
+        if not names and (problem or name != "n"):
             raise _unknown(name, problem, f"--{name}", "the kernel has no such size")
-        problem[name] = _value(word)
-        small = (experiment.get("emulate") or {}).get(name, _LARGEST_ON_CPU)
-        if isinstance(problem[name], int) and isinstance(small, int):
-            experiment.setdefault("emulate", {})[name] = min(small, problem[name])
+        if not names:
+            notes.append(f"--{name} {word} is not used: the kernel has no size that a caller sets")
+        elif names != [name]:
+            notes.append(f"--{name} {word} sets {' and '.join(names)}")
+        for size in names:
+            problem[size] = _value(word)
+            small = (experiment.get("emulate") or {}).get(size, _LARGEST_ON_CPU)
+            if isinstance(problem[size], int) and isinstance(small, int):
+                experiment.setdefault("emulate", {})[size] = min(small, problem[size])
+    return notes
+
+
+def _meant(name: str, known: Mapping[str, Any]) -> list[str]:
+    """Return the sizes that `--n` means where none has that name."""
+    if name != "n":
+        return []
+    same = [one for one in known if one.lower() == "n"]
+    sides = [one for one, value in known.items() if value not in (1, 256)]
+    return same or sides or list(known)
 
 
 def _unknown(name: str, choices: Mapping[str, Any], key: str, message: str) -> UserError:

@@ -43,6 +43,7 @@ from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, pro
 from lab.emulator.residency import find_block_waits, may_wait
 from lab.emulator.results import (
     NEVER_SET,
+    AccessPattern,
     BlockWait,
     Buffer,
     Emulation,
@@ -130,7 +131,8 @@ def launch(
         constants: Contents of variables in constant memory, by symbol.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
-        trace: Also report data reuse of the first blocks. The interpreter executes them, whatever the engine.
+        trace: Also say what the first blocks read again, and with which addresses. The interpreter executes these for
+            it, whatever the engine.
         cluster: Cluster shape (blocks along x, y, z) the launch requests; None for the kernel's own.
         blocks: The blocks to execute, numbered as in `lab.emulator.batch.Batch`, whole clusters; None for all.
         work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:
@@ -188,11 +190,11 @@ def launch(
         error,
         monitor,
     )
-    reuse = _traced(request) if trace else None
+    reuse, patterns = _traced(request) if trace else (None, ())
     waits = _block_waits(request)  # before the launch changes the caller's buffers
     if monitor is not None:
         monitor.begin(geometry.blocks)
-    return replace(_launched(request, engine), reuse=reuse, waits_for_blocks=waits)
+    return replace(_launched(request, engine), reuse=reuse, patterns=patterns, waits_for_blocks=waits)
 
 
 def _launched(request: _Request, engine: EngineChoice) -> Emulation:
@@ -381,7 +383,7 @@ def _block_waits(request: _Request) -> BlockWait | None:
     return find_block_waits(lambda: _unwatched(request, _WAITS))
 
 
-def _traced(request: _Request) -> ReuseCount | None:
+def _traced(request: _Request) -> tuple[ReuseCount | None, tuple[AccessPattern, ...]]:
     """Return the data reuse of the first blocks, interpreted on copies of the buffers."""
     geometry, trace, cluster = request.geometry, AccessTrace(), request.geometry.cluster
     plan = _unwatched(request, _TRACED, trace)
@@ -393,7 +395,7 @@ def _traced(request: _Request) -> ReuseCount | None:
     # a trace may be incomplete where blocks wait for others or the budget is spent
     with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
         Interpreter(plan, batch, StepClock()).turn()
-    return trace.counted()
+    return trace.counted(), trace.samples.patterns(lambda position: request.program.code[position][1].line)
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:

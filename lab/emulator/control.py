@@ -69,6 +69,8 @@ def is_gate(instruction: Instruction) -> bool:
     family, *parts = instruction.opcode.split(".")
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return "sync" in parts
+    if family == "tcgen05":
+        return "sync" in parts
     return family in _TOGETHER or (family in BARRIERS and "warp" in parts)
 
 

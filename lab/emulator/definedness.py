@@ -274,6 +274,7 @@ class _Facts:
 def _facts(opcode: str) -> _Facts:
     family, *words = opcode.split(".")
     has_result = family not in _WITHOUT_RESULT or (family in ("bar", "barrier") and "red" in words)
+    has_result &= family != "tcgen05" or words[:1] == ["ld"]
     passes: PassesOn = "never"
     if family in _PACKS:
         passes = "all"

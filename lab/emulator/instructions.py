@@ -18,6 +18,7 @@ from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, preceded
 from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.tensor import TensorMemory
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm, begins_later
 from lab.emulator.operations.base import Alu
 from lab.emulator.operations.move import elementwise, packing, unpacking
@@ -31,7 +32,7 @@ from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.emulator.waiting.warpgroups import Warpgroups
 from lab.emulator.wraps import wrap_check
 
-_LATER = "it needs sm_100; the emulator supports up to sm_90a"
+_LATER = "it begins with sm_100, of which the CPU executes a part"
 
 Full = Callable[[], Any]
 """Executes an instruction for all threads of the batch."""
@@ -50,6 +51,7 @@ class InstructionBinder:
         memory: Loads and stores.
         mbarriers: The mbarriers of the batch's blocks.
         warpgroups: In-flight work of the batch's warpgroups.
+        tensor: The tensor memory of the batch's blocks.
         findings: The collector of faults.
         counters: Tallies, or None.
         undefined: The tracker of undefined values; None where they are not tracked.
@@ -62,6 +64,7 @@ class InstructionBinder:
     memory: MemoryUnit
     mbarriers: Mbarriers
     warpgroups: Warpgroups
+    tensor: TensorMemory
     findings: BatchFindings
     counters: Counters | None
     undefined: UndefinedValues | None = None
@@ -84,12 +87,14 @@ class InstructionBinder:
             else:
                 full, masked = self._bind_alu(position, binder)
         except UnknownForm as unknown:
-            reason = _LATER if begins_later(instruction.opcode) else str(unknown)
+            reason = f"{unknown}: {_LATER}" if begins_later(instruction.opcode) else str(unknown)
             raise unsupported(instruction, reason) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
             raise unsupported(instruction, "unexpected operands") from error
         if self.storage.program.wgmma_registers:
             full, masked = self._watched(position, binder, full, masked)
+        if self.storage.program.tensor_registers:
+            full, masked = self._awaited(position, binder, full, masked)
         if self.wraps is not None and (check := wrap_check(binder, position, self.wraps)) is not None:
             full, masked = preceded(check, self.batch.everyone, full, masked)
         if self.undefined is None:
@@ -140,6 +145,7 @@ class InstructionBinder:
             self.memory,
             self.mbarriers,
             self.warpgroups,
+            self.tensor,
             self.findings,
             self.counters,
         )
@@ -161,6 +167,21 @@ class InstructionBinder:
             )
             note = partial(warpgroups.touch, position, names=names, constant=constant)
         return preceded(note, self.batch.everyone, full, masked)
+
+    def _awaited(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
+        """Note accesses to registers that tcgen05.ld writes; other instructions stay as they are.
+
+        Operations on registers pass on that a value is not there yet: compilers move them before the wait, and the
+        assembler puts them right.
+        """
+        opcode, (reads, writes) = binder.instruction.opcode, self.storage.program.tensor_operands(position)
+        if not (reads or writes) or opcode.startswith("tcgen05."):
+            return full, part
+        if opcode.partition(".")[0] in SYSTEM:
+            note = partial(self.tensor.touch, position, reads=reads, writes=writes)
+        else:
+            note = partial(self.tensor.compute, reads=reads, writes=writes)
+        return preceded(note, self.batch.everyone, full, part)
 
     def _guarded(self, position: int, binder: OperandBinder, full: Full, masked: Part) -> tuple[Full, Part]:
         """Wrap an instruction to run only for threads whose guard is true."""

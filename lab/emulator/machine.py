@@ -34,6 +34,7 @@ from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
+from lab.emulator.memory.tensor import TensorMemory
 from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.pool import Caller, Location, Pool, Stack
 from lab.emulator.printing import Printed, ThreadMemory, formatted
@@ -212,12 +213,14 @@ class Interpreter:
             self._findings,
             registers=registers_at_start(directives, threads, program.most_registers),
         )
+        self._tensor = self._mbarriers.tensor = TensorMemory(batch, memory.watch, self._findings)
         self._binder = InstructionBinder(
             self._storage,
             batch,
             memory,
             self._mbarriers,
             self._warpgroups,
+            self._tensor,
             self._findings,
             launch.counters,
             self._undefined,
@@ -571,6 +574,7 @@ class Interpreter:
         self._warpgroups.leave(lanes)
         self._bulk_groups.leave(lanes)
         self._pool.end(lanes.rows)
+        self._tensor.leave(lanes, self._pool.alive)
         if self._watch.shadow is not None and self._watch.bulk is not None:
             self._bulk_copies_are_over(self._watch.shadow, self._watch.bulk, lanes)
         if self._watch.lifetimes is not None:

@@ -344,7 +344,7 @@ class Program:
     @cached_property
     def has_async_proxy(self) -> bool:
         """Return whether the program has mbarriers, bulk copies or matrix instructions on shared memory."""
-        words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.")
+        words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.", "tcgen05.")
         return any(instruction.opcode.startswith(words) for _, instruction in self.code)
 
     @cached_property
@@ -388,6 +388,31 @@ class Program:
             )
             for number, instruction in self.code
         )
+
+    @cached_property
+    def tensor_registers(self) -> frozenset[RegisterName]:
+        """Registers that tcgen05.ld writes, and those that are computed from them."""
+        held: set[RegisterName] = set()
+        loads = [at for at, (_, one) in enumerate(self.code) if one.opcode.startswith("tcgen05.ld.")]
+        for at in loads:
+            held.update((self.code[at][0], name) for name in self.definedness.roles(at).writes)
+        before = -1 if held else 0
+        while before != len(held):
+            before = len(held)
+            for at, (number, _) in enumerate(self.code):
+                roles = self.definedness.roles(at)
+                if any((number, name) in held for name in roles.reads):
+                    held.update((number, name) for name in roles.writes)
+        return frozenset(held)
+
+    def tensor_operands(self, position: int) -> tuple[tuple[RegisterName, ...], tuple[RegisterName, ...]]:
+        """Return which of `tensor_registers` an instruction reads, and which it writes."""
+        number, roles = self.code[position][0], self.definedness.roles(position)
+        reads, writes = (
+            tuple(name for text in texts if (name := (number, text)) in self.tensor_registers)
+            for texts in ((*roles.reads, *roles.addresses), roles.writes)
+        )
+        return reads, writes
 
     @property
     def shared_variables(self) -> list[Place]:

@@ -27,6 +27,7 @@ FindingKind = Literal[
     "mbarrier-misuse",
     "mbarrier-deadlock",
     "wgmma-misuse",
+    "tensor-memory-misuse",
     "barrier-divergence",
     "missing-cluster-sync",
     "warp-divergence",
@@ -347,6 +348,32 @@ class ReuseCount:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessPattern:
+    """The lanes' addresses of a memory instruction (`lab.emulator.memory.samples`), and the cost of its first requests.
+
+    Costs are wavefronts of shared memory, sectors of global memory, distinct words of constant memory.
+
+    Attributes:
+        line: PTX line.
+        key: As of `ExecutedCounts.memory`, or `const.load`.
+        width: Bytes of a lane's access.
+        lanes: Byte offsets of the 32 lanes in their buffer, or in the block's shared memory, in the request that costs
+            most beyond its ideal cost; -1 for a lane that takes no part.
+        requests: Requests that were looked at.
+        cost: Cost of these.
+        ideal: Cost of the same bytes without bank conflicts, or in the fewest sectors or words.
+    """
+
+    line: int
+    key: str
+    width: int
+    lanes: tuple[int, ...]
+    requests: int
+    cost: int
+    ideal: int
+
+
+@dataclass(frozen=True, slots=True)
 class LineCount:
     """The execution count of one instruction.
 
@@ -459,6 +486,7 @@ class Emulation:
         finished: Blocks that ran to their end.
         wraps: Source lines of products that wrap around, if requested: an index may be too large for its type.
         stored: Elements these blocks stored to, for each `IndexedBuffer` and each traced buffer.
+        patterns: Addresses of the first blocks' memory instructions; empty unless `reuse` was asked for.
         waits_for_blocks: The blocks that the launch's blocks wait for. None if not checked: a launch with a seed (of a
             schedule, a machine, a rounding).
     """
@@ -479,6 +507,7 @@ class Emulation:
     stored: tuple[Stored, ...] = ()
     wraps: tuple[SourceLocation, ...] = ()
     waits_for_blocks: BlockWait | None = None
+    patterns: tuple[AccessPattern, ...] = ()
 
     @property
     def clean(self) -> bool:

@@ -21,6 +21,7 @@ from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.reading import PlainReading, check_emulated
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile, SearchModel
 from lab.experiment.triton import TRITON, is_triton, triton_kernel
+from lab.hardware.gpus import gpu_for
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator
 from lab.operators.foreign import opened
@@ -157,12 +158,36 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
         "toolchains": tuple(dict.fromkeys(raw.toolchains)),
         "archs": tuple(dict.fromkeys(raw.archs)),
         "options": sets,
-        "gpu": raw.gpu,
+        "gpu": _gpus(raw, document),
         "seed": raw.seed,
         "search": _search(raw, document),
         "emulate_at_most": raw.emulate_at_most,
         "profile": raw.profile,
     }
+
+
+def _gpus(raw: MeasuringFile, document: yamlfile.Document) -> tuple[str, ...]:
+    """Return the names of the GPUs to predict for.
+
+    Raises:
+        UserError: A name is not in the table.
+    """
+    names = (raw.gpu,) if isinstance(raw.gpu, str) else tuple(raw.gpu or ())
+    for i, name in enumerate(names):
+        try:
+            gpu_for(name)
+        except UserError as error:
+            at = document.at("gpu") if isinstance(raw.gpu, str) else document.at("gpu", i)
+            raise UserError(
+                error.message,
+                code="wrong-value",
+                at=at,
+                key="gpu",
+                found=name,
+                accepted=error.accepted,
+                suggestion=error.suggestion,
+            ) from None
+    return names
 
 
 def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | None:

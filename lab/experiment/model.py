@@ -77,7 +77,7 @@ class Experiment:
         toolchains: Names, `auto` unresolved.
         archs: Architectures, `native` unresolved.
         options: Sets of compiler options; every variant is built with each.
-        gpu: The GPU to predict for, or None.
+        gpu: GPUs to predict for, each for the architecture whose code it runs; empty for the usual ones.
         seed: Seed of the inputs.
         search: The search of the space; None if every point is run.
         emulate_at_most: Variants to emulate in a sweep or in a round of a search; None means all.
@@ -101,7 +101,7 @@ class Experiment:
     toolchains: tuple[str, ...]
     archs: tuple[str, ...]
     options: tuple[tuple[str, ...], ...]
-    gpu: str | None
+    gpu: tuple[str, ...]
     seed: int
     search: SearchModel | None = None
     emulate_at_most: int | None = None

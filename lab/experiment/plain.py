@@ -31,11 +31,12 @@ from lab.templates.front_matter import TENSOR_MAP, FrontMatter, LaunchDeclaratio
 from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
+from lab.templates.plain.unit import SUFFIXES as SOURCES
 from lab.templates.sequence import BRACES, CARVEOUTS
-from lab.toolchain.includes import gather
+from lab.toolchain.includes import Tree, gather, inlined
 
 PTX = ".ptx"
-_SUFFIXES = (".cu", ".cuh", PTX)
+_SUFFIXES = (*SOURCES, PTX)
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,19 @@ def plain_kernel(reading: Reading) -> PlainKernel:
     text = None
     if source.endswith(_SUFFIXES):
         text = reading.text(source)
+        # compilers hand over PTX as C's strings, and Warp writes the end of one to its file
+        text = text.rstrip("\0") if text is not None and is_ptx else text
     else:
         accepted = f"a file ending in {', '.join(_SUFFIXES)}, or softmax.py:kernel for a Triton function"
         reading.refuse("not a source", ("source",), found=source, accepted=accepted)
     if raw.configs is not None:
         reading.refuse("the configs are those of a Triton function", ("configs",), accepted="parameters")
-    kernels = read_kernels(text) if text is not None and not is_ptx else ()
+    tree, whole = Tree.of(reading.folder.resolve()), text
+    if text is not None and not is_ptx:
+        with reading.noting():
+            tree = reading.tree
+            whole = inlined(*gather(text, tree))
+    kernels = read_kernels(whole) if whole is not None and not is_ptx else ()
     name = base_name(raw.kernel) if raw.kernel else kernels[0].name if len(kernels) == 1 else Path(source).stem
     entries = _entries(reading, text, kernels, axes) if text is not None else {}
     declaration = reading.declared(name, axes, _own_types(reading, text or "", kernels, entries))
@@ -79,7 +87,7 @@ def plain_kernel(reading: Reading) -> PlainKernel:
         reading.refuse("PTX has no macros", ("parameters",), found=macros, accepted=accepted)
     _check_sizes(reading, valid_names)
     if text is not None and not is_ptx:
-        _check_used(reading, text, axes)
+        _check_used(reading, whole or text, axes)
     check_constraints(reading, valid_names)
     if declaration is not None:
         axes = _types(reading, declaration, axes)
@@ -101,6 +109,7 @@ def plain_kernel(reading: Reading) -> PlainKernel:
         ),
         bound=reading.bound,
         named=reading.named,
+        tree=tree,
     )
     entry = KernelEntry(name, template, axes, reading.constraints, toolchain=PTX.strip(".") if is_ptx else "")
     return PlainKernel(entry, declaration, baseline)
@@ -253,15 +262,11 @@ def _types(
 
 def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> None:
     """Reject a swept parameter that is not used: its variants would be identical."""
-    try:
-        _, included = gather(text, (reading.folder.resolve(),))
-    except UserError:  # reported where the source is prepared
-        return
-    used = frozenset[str]().union(*(used_names(source_text) for source_text in (text, *included.values())))
+    used = used_names(text)
     used |= _words_beside(reading)
     for name, values in axes.items():
         if len(values) > 1 and name not in used:
-            macro_names = [macro.name for macro in expected_macros(text)]
+            macro_names = [source_text.name for source_text in expected_macros(text)]
             reading.refuse(
                 "this parameter is not used, so its variants are identical",
                 ("parameters", name),

@@ -21,6 +21,7 @@ from lab.experiment.schema import KernelModel, PlainFile, Sizes
 from lab.operators.declared.declaration import Declaration, declare
 from lab.templates.front_matter import WorkspaceDeclaration
 from lab.templates.plain.bound import BoundArgument
+from lab.toolchain.includes import Tree, decoded_source
 
 MOST_SOURCE_BYTES = 4 << 20
 """Maximum size of a source in bytes."""
@@ -36,11 +37,13 @@ class Reading(ABC):
         raw: The validated keys.
         document: The same with source lines.
         mistakes: The mistakes found so far.
+        omitted: Arguments that the file names and launches do not pass.
     """
 
     raw: PlainFile | KernelModel
     document: Document
     mistakes: list[UserError] = field(default_factory=list)
+    omitted: frozenset[str] = frozenset()
 
     @property
     @abstractmethod
@@ -123,8 +126,43 @@ class Reading(ABC):
             except UserError as error:
                 error.found = with_target(name, self.folder) if error.found is None else error.found
                 raise error.placed(self.document.at("source"), "source") from None
-            return decoded(content, self.folder / name, "the source")
+            if path.suffix == ".ptx":
+                return decoded(content, self.folder / name, "the source")
+            return decoded_source(content).replace("\r", "\n")
         return None
+
+    @property
+    def tree(self) -> Tree:
+        """The files that the source may include.
+
+        Raises:
+            UserError: The root is not a folder above this file, or a folder of headers is not below the root.
+        """
+        folder = self.folder.resolve()
+        root = (folder / self.raw.root).resolve() if self.raw.root else folder
+        if not root.is_dir() or not folder.is_relative_to(root):
+            accepted = "a folder above this file, such as .. or ../.."
+            raise UserError(
+                "not a root",
+                code="wrong-value",
+                at=self.document.at("root"),
+                key="root",
+                found=self.raw.root,
+                accepted=accepted,
+            )
+        search = [(folder / one).resolve() for one in self.raw.include]
+        for i, one in enumerate(search):
+            if not one.is_dir() or not one.is_relative_to(root):
+                at, given = self.document.at("include", i), self.raw.include[i]
+                raise UserError(
+                    "not a folder of headers",
+                    code="wrong-value",
+                    at=at,
+                    key=f"include[{i}]",
+                    found=given,
+                    accepted="a folder below the root; the key root names a higher one",
+                )
+        return Tree((folder / self.source).parent.resolve(), root, tuple(search))
 
     @property
     def constraints(self) -> tuple[tuple[str, Location], ...]:
@@ -190,7 +228,7 @@ class PlainReading(Reading):
         raw = self.raw
         declaration, refused = declare(
             name,
-            arguments=self.document.data["arguments"],
+            arguments={name: one for name, one in self.document.data["arguments"].items() if name not in self.omitted},
             constants=self.document.data.get("constants"),
             reference=raw.reference,
             tolerance=raw.tolerance,

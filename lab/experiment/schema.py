@@ -66,15 +66,23 @@ class SourceModel(Strict):
         None,
         description="The kernel of the file, where it has several; add<float, {block_size_x}> instantiates a template",
     )
+    root: Text | None = Field(
+        None,
+        description="The highest folder of which the source may include files, relative to this file: ../.. ; by "
+        "default the folder of this file",
+    )
+    include: list[Text] = Field(
+        default_factory=list, description="Further folders of headers below the root, relative to this file"
+    )
     parameters: dict[str, Swept] = Field(
         default_factory=dict,
         description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "
         "{range: [start, stop, step]}",
     )
-    configs: dict[str, Swept] | list[dict[str, Swept]] | None = Field(
+    configs: dict[str, Swept] | list[dict[str, Swept]] | Literal["autotune"] | None = Field(
         None,
         description="Of a Triton function, num_warps, num_stages, num_ctas and its constexprs: {num_warps: [4, 8]} is "
-        "swept, and a list of mappings is for values that vary together",
+        "swept, a list of mappings is for values that vary together, and autotune takes those of the decorator",
     )
     constraints: list[str] = Field(
         default_factory=list,
@@ -268,7 +276,10 @@ class MeasuringFile(Strict):
         description="Further compiler options: [--use_fast_math, --maxrregcount=64, -DNAME=VALUE]. A list of lists is "
         "swept: every variant is built with each",
     )
-    gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
+    gpu: str | list[str] | None = Field(
+        None,
+        description="GPU to predict for: RTX 4090; a list where archs name several; the arch's usual one by default",
+    )
     seed: int = Field(0, ge=0, description="Seed of the random inputs")
     search: SearchModel | None = Field(
         None,

@@ -5,6 +5,7 @@ The function's Python file is read, not run, so everything that can be known of 
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
@@ -26,6 +27,7 @@ from lab.templates.instance import Instance
 from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.bound import Source
 from lab.templates.plain.triton import OPTIONS, TritonFunction, TritonTemplate, read_functions
+from lab.templates.plain.triton_configs import Decorations, decorations
 from lab.toolchain.triton.source import TYPES, triton_type
 
 TRITON: Final = "triton"
@@ -33,6 +35,9 @@ TRITON: Final = "triton"
 
 DIVISOR: Final = 16
 """Triton specialises code for arguments that are multiples of this: it loads and stores wider."""
+
+_MOST_CONDITION: Final = 800
+"""Characters, of the 1000 that an expression may have."""
 
 _SOURCE = re.compile(r"(?P<file>.+\.py)(?::(?P<function>\w+))?")
 _LIMITS: Final[Mapping[str, int]] = {"num_warps": 32, "num_stages": 32, "num_ctas": 16}
@@ -65,10 +70,12 @@ def triton_kernel(reading: Reading) -> PlainKernel:
     assert match is not None  # noqa: S101 - the caller has asked `is_triton`
     text = reading.text(match["file"])
     function = _function(reading, text, match["function"]) if text is not None else None
-    axes, tied = _configs(reading, axes_of(reading), function)
+    axes, tied = _configs(reading, axes_of(reading), function, text or "")
+    nones = _nones(reading, function)
+    reading.omitted = frozenset(nones)
     declaration = reading.declared(function.name if function else Path(match["file"]).stem, axes, {})
     if function is not None and declaration is not None:
-        _check_arguments(reading, function, declaration)
+        _check_arguments(reading, function, declaration, nones)
         _check_parameters(reading, function, axes)
     _check_launch(reading, axes)
     if declaration is not None and {*declaration.type_parameters} - reading.fields:
@@ -90,10 +97,11 @@ def triton_kernel(reading: Reading) -> PlainKernel:
         named=reading.named,
         function=function.name,
         constants=tuple(name for name in function.constexprs if name in axes),
-        unset=tuple(name for name in function.constexprs if name not in axes),
+        unset=(*nones, *(name for name, one in function.constexprs.items() if name not in axes and one.is_none)),
+        tuples=_tuples(declaration),
     )
     constraints = [*reading.constraints]
-    constraints += [(tied, reading.document.at("configs"))] if tied else []
+    constraints += [(one, reading.document.at("configs")) for one in tied]
     entry = KernelEntry(function.name, template, axes, tuple(constraints), toolchain=TRITON)
     return PlainKernel(entry, declaration, baseline)
 
@@ -168,19 +176,39 @@ def _function(reading: Reading, text: str, function_name: str | None) -> TritonF
     return None
 
 
-def _configs(reading: Reading, axes: Axes, function: TritonFunction | None) -> tuple[Axes, str]:
+def _autotuned(reading: Reading, function: TritonFunction | None, text: str) -> list[dict[str, object]]:
+    """The configs of the function's own decorator."""
+    with reading.noting():
+        tree = ast.parse(text)
+        nodes = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and function is not None)
+        chosen = next((one for one in nodes if function is not None and one.lineno == function.line), None)
+        said = decorations(tree, chosen) if chosen is not None else Decorations()
+        if function is not None and not said.configs:
+            message = "the function's file does not say its configs" if said.configs_line else "no configs to read"
+            accepted = (
+                "configs as a mapping or a list, or a function under @triton.autotune whose configs the text gives"
+            )
+            reading.refuse(message, ("configs",), found="autotune", accepted=accepted)
+        return [dict(one.values) for one in said.configs]
+    return []
+
+
+def _configs(reading: Reading, axes: Axes, function: TritonFunction | None, text: str) -> tuple[Axes, list[str]]:
     """Return the values of all parameters, and the condition that they form one config; empty without one."""
     configs = reading.raw.configs
-    entries = configs if isinstance(configs, list) else [configs or {}]
+    entries: Sequence[Mapping[str, object]]
+    if configs == "autotune":
+        entries = _autotuned(reading, function, text) or [{}]
+    else:
+        entries = configs if isinstance(configs, list) else [configs or {}]
     parsed: list[Axes] = []
     for i, entry in enumerate(entries):
         place: Key = ("configs", i) if isinstance(configs, list) else ("configs",)
         for name in entry:
             if name in axes:
                 reading.refuse("the parameter has values in parameters, too", (*place, name), found=name)
-        parsed.append(
-            {name: reading.values(value, (*place, name)) for name, value in entry.items() if name not in axes}
-        )
+        own: Key = ("configs",) if configs == "autotune" else place
+        parsed.append({name: reading.values(value, (*own, name)) for name, value in entry.items() if name not in axes})
     names = list(dict.fromkeys(name for entry in parsed for name in entry))
     defaults = dict(OPTIONS) | {
         name: constexpr.default for name, constexpr in (function.constexprs if function else {}).items()
@@ -200,12 +228,26 @@ def _configs(reading: Reading, axes: Axes, function: TritonFunction | None) -> t
         if name not in merged and constexpr.default is not None
     }
     _check_options(reading, merged, names)
-    tied = " or ".join(_condition(entry) for entry in parsed) if len(parsed) > 1 and not reading.mistakes else ""
+    tied = _tied(parsed) if len(parsed) > 1 and not reading.mistakes else []
     return merged, tied
 
 
 def _distinct(values: itertools.chain[Scalar]) -> tuple[Scalar, ...]:
     return tuple({repr(value): value for value in values}.values())
+
+
+def _tied(configs: Sequence[Mapping[str, Sequence[Scalar]]]) -> list[str]:
+    """The conditions that hold together for the points of any of some configs; each is short enough to be read."""
+    whole = " or ".join(map(_condition, configs))
+    names = [name for name in configs[0] if any(one[name] != configs[0][name] for one in configs)]
+    if len(whole) <= _MOST_CONDITION or not names:
+        return [whole]
+    by = max(names, key=lambda name: len({repr(value) for one in configs for value in one[name]}))
+    made = []
+    for value in _distinct(itertools.chain(*(one[by] for one in configs))):
+        having = [{name: given for name, given in one.items() if name != by} for one in configs if value in one[by]]
+        made += [f"{by} != {json.dumps(value)} or ({inner})" for inner in _tied(having)]
+    return made
 
 
 def _condition(config: Mapping[str, Sequence[Scalar]]) -> str:
@@ -224,20 +266,35 @@ def _check_options(reading: Reading, axes: Axes, in_configs: Sequence[str]) -> N
                 reading.refuse(f"{name} is wrong", place, found=value, accepted=accepted)
 
 
-def _check_arguments(reading: Reading, function: TritonFunction, declaration: Declaration) -> None:
+def _nones(reading: Reading, function: TritonFunction | None) -> tuple[str, ...]:
+    """The arguments for which a launch passes None: those that say so, and those left out whose default it is."""
+    given = reading.raw.arguments or {}
+    said = [name for name, text in given.items() if isinstance(text, str) and text.strip().lower() == "none"]
+    passed = [one for one in (function.arguments if function else ()) if not one.is_constexpr]
+    return (*said, *(one.name for one in passed if one.is_none and one.name not in given))
+
+
+def _tuples(declaration: Declaration) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The arguments that are tuples, with the names of their members."""
+    names = dict.fromkeys(one.structure for one in declaration.passed if one.structure)
+    return tuple((name, tuple(one.name for one in declaration.passed if one.structure == name)) for name in names)
+
+
+def _check_arguments(
+    reading: Reading, function: TritonFunction, declaration: Declaration, nones: Sequence[str]
+) -> None:
     """Compare the declared arguments with the function's, and their types with Triton's."""
-    names = tuple(argument.name for argument in declaration.passed)
-    if names != function.passed:
+    names = tuple(dict.fromkeys(argument.structure or argument.name for argument in declaration.passed))
+    expected = tuple(name for name in function.passed if name not in nones)
+    if names != expected:
         reading.refuse(
             f"the arguments do not match the function {function.name}",
             ("arguments",),
             found=", ".join(names),
-            accepted=f"{', '.join(function.passed) or 'none'}, in this order (constexprs are parameters)",
-            suggestion="mind the order" if sorted(names) == sorted(function.passed) else None,
+            accepted=f"{', '.join(expected) or 'none'}, in this order (constexprs are parameters)",
+            suggestion="mind the order" if sorted(names) == sorted(expected) else None,
         )
     for argument in declaration.arguments:
-        if argument.structure:
-            reading.refuse("a Triton function takes no structures", ("arguments", argument.structure), accepted="text")
         if not argument.type_parameter and triton_type(argument.dtype, is_array=argument.is_array) is None:
             place: Key = ("arguments", argument.name)
             reading.refuse("Triton has no such type", place, found=argument.dtype, accepted=list(TYPES))
@@ -259,9 +316,6 @@ def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) ->
             if name in reading.fields:
                 accepted += ", in place of the problem's: what the CPU executes is the same machine code"
             reading.refuse(message, ("parameters", name), accepted=accepted)
-        elif name not in axes and constexpr.default is None and not constexpr.is_none:
-            message = f"the default of the constexpr {name} of {function.name} is not a literal"
-            reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")
 
 
 def _check_launch(reading: Reading, axes: Axes) -> None:

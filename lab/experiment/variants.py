@@ -33,7 +33,7 @@ _SLICE = 256
 """Points rendered at a time, several of them in one message."""
 
 SOURCE_NAME = "kernel.cu"
-_PLAIN_NAME = re.compile(r"\w[\w.+\-]{0,99}\.(?:cuh?|ptx)", re.ASCII)
+_PLAIN_NAME = re.compile(r"\w[\w.+\-]{0,99}\.(?:cuh?|h|hh|hpp|hxx|inl|ptx)", re.ASCII)
 """Name of every variant's source in messages and line tables; a fixed one keeps builds equal everywhere."""
 
 

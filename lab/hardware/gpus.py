@@ -1,18 +1,20 @@
 """The table of GPUs: limits and rates of an SM per compute capability, and the products.
 
-`ARCHITECTURES` has a row per compute capability, `PRODUCTS` a row per card or module. An undocumented number is None,
-never a guess. A product with an undocumented clock or SM count is left out.
+`ARCHITECTURES` has a row for each compute capability, `PRODUCTS` a row for each card or module, read from `gpus.csv`. A
+figure that no document gives is None or is derived by a formula that the row states, never a guess.
 
 Clocks are those from which a datasheet's peak is computed (the boost clock). A card may run faster: `from_description`
-takes clock, SMs and L2 size from the live GPU instead.
+takes the clock, the SMs and the L2 size from the GPU at hand instead.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -291,52 +293,43 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
 """SMs by compute capability, in the form `sm_90`."""
 
 
-def _product(  # noqa: PLR0917 - one row of a table, as above
-    name: str, arch: str, sms: int, clock: int, dram: float, l2_kib: int, source: str, *aliases: str
-) -> Gpu:
-    return Gpu(name, ARCHITECTURES[arch], sms, clock, dram, l2_kib * KIB, source, latencies_for(arch), aliases)
+def _product(row: Mapping[str, str]) -> Gpu:
+    """Return the product of a row of `gpus.csv`."""
+    sms, clock = int(row["sms"]), int(row["clock_mhz"])
+    architecture = _with_rates(ARCHITECTURES[row["arch"]], sms, clock, row["rates_tflops"])
+    source = "; derived: ".join(filter(None, (row["source"], row["derived"])))
+    aliases = tuple(filter(None, row["aliases"].split("|")))
+    return Gpu(
+        row["name"], architecture, sms, clock, float(row["dram_gb_s"]), int(row["l2_kib"]) * KIB, source,
+        latencies_for(row["arch"]), aliases,
+    )  # fmt: skip
 
 
-_V100 = "NVIDIA Tesla V100 GPU Architecture whitepaper; V100 datasheet"
-_A100_SOURCE = "NVIDIA A100 Tensor Core GPU Architecture whitepaper; A100 datasheet"
-_H100 = "NVIDIA H100 Tensor Core GPU Architecture whitepaper; H100 datasheet"
+def _with_rates(architecture: Architecture, sms: int, clock_mhz: int, published: str) -> Architecture:
+    """Return the SM of a product that publishes lower peaks than its architecture allows.
 
-PRODUCTS: tuple[Gpu, ...] = (
-    # name, arch, SMs, MHz, GB/s, L2 KiB, source, aliases
-    _product("V100 SXM2", "sm_70", 80, 1530, 900, 6144, _V100, "V100", "V100-SXM2-16GB", "V100-SXM2-32GB"),
-    _product("V100 PCIe", "sm_70", 80, 1380, 900, 6144, _V100, "V100-PCIE-16GB", "V100-PCIE-32GB"),
-    _product("Titan V", "sm_70", 80, 1455, 652.8, 4608, "NVIDIA TITAN V product page"),
-    _product("Jetson AGX Xavier", "sm_72", 8, 1377, 136.5, 512, "NVIDIA Jetson AGX Xavier series datasheet",
-             "Xavier", "AGX Xavier"),
-    _product("T4", "sm_75", 40, 1590, 320, 4096, "NVIDIA Turing GPU Architecture whitepaper; T4 datasheet"),
-    _product("RTX 2080 Ti", "sm_75", 68, 1545, 616, 5632,
-             "NVIDIA Turing GPU Architecture whitepaper (reference card)"),
-    _product("A100 SXM 80GB", "sm_80", 108, 1410, 2039, 40960, _A100_SOURCE, "A100", "A100-SXM4-80GB"),
-    _product("A100 SXM 40GB", "sm_80", 108, 1410, 1555, 40960, _A100_SOURCE, "A100-SXM4-40GB"),
-    _product("A100 PCIe 80GB", "sm_80", 108, 1410, 1935, 40960, _A100_SOURCE, "A100 80GB PCIe"),
-    _product("A100 PCIe 40GB", "sm_80", 108, 1410, 1555, 40960, _A100_SOURCE, "A100-PCIE-40GB"),
-    _product("RTX 3090", "sm_86", 82, 1695, 936, 6144, "NVIDIA Ampere GA102 GPU Architecture whitepaper"),
-    _product("A10", "sm_86", 72, 1695, 600, 6144, "NVIDIA A10 datasheet (31.2 TFLOP/s); L2 and clock: driver"),
-    _product("A40", "sm_86", 84, 1740, 696, 6144,
-             "NVIDIA A40 datasheet (37.4 TFLOP/s); NVIDIA Ampere GA102 GPU Architecture whitepaper"),
-    _product("Jetson AGX Orin 64GB", "sm_87", 16, 1300, 204.8, 4096,
-             "NVIDIA Jetson AGX Orin Series technical brief (5.3 TFLOP/s)", "Orin", "AGX Orin", "Jetson AGX Orin"),
-    _product("L40S", "sm_89", 142, 2520, 864, 98304, "NVIDIA L40S datasheet (91.6 TFLOP/s)"),
-    _product("L4", "sm_89", 58, 2040, 300, 49152, "NVIDIA L4 datasheet (30.3 TFLOP/s)"),
-    _product("RTX 4090", "sm_89", 128, 2520, 1008, 73728, "NVIDIA Ada GPU Architecture whitepaper"),
-    _product("H200", "sm_90", 132, 1980, 4800, 61440,
-             "NVIDIA H200 datasheet (4.8 TB/s, 67 TFLOP/s); SMs, clock and L2: driver", "H200 SXM", "H200 141GB"),
-    _product("H100 SXM", "sm_90", 132, 1980, 3350, 51200, _H100, "H100", "H100 SXM5", "H100 80GB HBM3"),
-    _product("H100 PCIe", "sm_90", 114, 1755, 2000, 51200, _H100),
-    _product("GH200", "sm_90", 132, 1980, 4000, 61440,
-             "NVIDIA GH200 Grace Hopper Superchip datasheet (96 GB HBM3, 67 TFLOP/s); SMs and clock: driver",
-             "GH200 480GB", "GH200 96GB"),
-    _product("B200", "sm_100", 148, 1965, 8000, 129536,
-             "NVIDIA DGX B200 datasheet (64 TB/s for eight) and HGX B200 specification (75 TFLOP/s); SMs, L2: driver"),
-    _product("Jetson Thor T5000", "sm_110", 20, 1575, 273, 32768,
-             "NVIDIA Jetson Thor series datasheet; SMs and L2: driver", "Thor", "Jetson AGX Thor", "AGX Thor"),
-    _product("RTX 5090", "sm_120", 170, 2407, 1792, 98304, "NVIDIA RTX Blackwell GPU Architecture whitepaper"),
-)  # fmt: skip
+    Args:
+        architecture: The architecture's SM.
+        sms: SMs of the product.
+        clock_mhz: Its clock.
+        published: Dense peaks in TFLOP/s, such as `float64=1;float16=148`: float64 outside the tensor cores, the other
+            types on them.
+    """
+    if not published:
+        return architecture
+    peaks = dict(word.split("=") for word in published.split(";"))
+    lanes = {name: round(float(peak) * 1e6 / (2 * sms * clock_mhz)) for name, peak in peaks.items()}
+    tensor = tuple((name, lanes.get(name, 0)) for name in _TENSOR if name != FLOAT64 and name in lanes)
+    return replace(architecture, fp64_lanes=lanes[FLOAT64], tensor_rates=tensor)
+
+
+def read_rows() -> tuple[dict[str, str], ...]:
+    """Return the rows of `gpus.csv`, whose head says what each column is."""
+    with (Path(__file__).parent / "gpus.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+PRODUCTS: tuple[Gpu, ...] = tuple(map(_product, read_rows()))
 """All products in the table. The first one of an architecture represents it."""
 
 
@@ -362,24 +355,89 @@ def gpu_for(name_or_arch: str) -> Gpu:
 
     Case, punctuation and the words NVIDIA, Tesla and GeForce are ignored in names. An architecture means its first
     product in `PRODUCTS`: sm_70 V100 SXM2, sm_72 Jetson AGX Xavier, sm_75 T4, sm_80 A100 SXM 80GB,
-    sm_86 RTX 3090, sm_87 Jetson AGX Orin 64GB, sm_89 L40S, sm_90 H200, sm_100 B200, sm_110 Jetson Thor T5000,
-    sm_120 RTX 5090.
+    sm_86 RTX 3090, sm_87 Jetson AGX Orin 64GB, sm_89 L40S, sm_90 H200, sm_100 B200, sm_103 B300, sm_110 Jetson Thor
+    T5000, sm_120 RTX 5090, sm_121 GB10.
 
     Raises:
-        UserError: The table has neither a product nor an architecture with products of that name.
+        UserError: The table has neither a product nor an architecture of that name.
     """
     normalised = _normalised(name_or_arch)
     for gpu in PRODUCTS:
         if normalised in {_normalised(name) for name in (gpu.name, *gpu.aliases)}:
             return gpu
     if re.match(r"\s*(sm_|compute_|\d+\.?\d[af]?\s*$)", name_or_arch.lower()):
-        return _representative(architecture_for(name_or_arch))
+        return cards_of(name_or_arch)[0]
     names = tuple(gpu.name for gpu in PRODUCTS)
     aliases = tuple(alias for gpu in PRODUCTS for alias in gpu.aliases)
     raise UserError(
-        "unknown GPU", code="unknown-name", key="gpu", found=name_or_arch, accepted=(*names, *_represented()),
+        "unknown GPU", code="unknown-name", key="gpu", found=name_or_arch, accepted=(*names, *ARCHITECTURES),
         suggestion=did_you_mean(" ".join(_words(name_or_arch)).upper(), names + aliases),
     )  # fmt: skip
+
+
+def cards_of(arch: str) -> tuple[Gpu, ...]:
+    """Return the products of an architecture, the one that stands for it first.
+
+    Raises:
+        UserError: The architecture is not in the table.
+    """
+    wanted = architecture_for(arch).arch
+    return tuple(gpu for gpu in PRODUCTS if gpu.architecture.arch == wanted)
+
+
+def runs_on(built_for: str, gpu: str) -> bool:
+    """Return whether machine code runs on a GPU: on its own compute capability and on later minor versions of it.
+
+    Code for an `a` or `f` target runs on its own capability alone (CUDA C++ Programming Guide, binary compatibility).
+    """
+    wanted, there = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
+    if wanted[-1] in "af":
+        return wanted[:-1] == there
+    return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
+
+
+def target_gpu(names: Iterable[str], arch: str) -> Gpu:
+    """Return the GPU to predict for: the first of the names that runs the architecture's code, or the usual one.
+
+    Raises:
+        UserError: A name or the architecture is not in the table.
+    """
+    named = (gpu_for(name) for name in names)
+    return next((gpu for gpu in named if runs_on(arch, gpu.architecture.arch)), None) or gpu_for(arch)
+
+
+def ambiguity(names: Iterable[str], arch: str) -> str:
+    """Return a sentence that names the cards an architecture may mean, where their estimates differ; or nothing.
+
+    The architecture that the constants were measured on is left out: it has a card that estimates were compared with.
+
+    Args:
+        names: GPUs that the user named to predict for.
+        arch: The architecture.
+    """
+    try:
+        cards, target = cards_of(arch), target_gpu(names, arch)
+    except UserError:  # an architecture outside the table has no prediction
+        return ""
+    named = any(runs_on(arch, gpu_for(name).architecture.arch) for name in names)
+    if named or NEVER_COMPARED not in target.constants:
+        return ""
+    peaks = [gpu.peak_tflops("float32") for gpu in cards]
+    rates = [gpu.dram_gb_s for gpu in cards if gpu.dram_gb_s is not None]
+    if len({(*figures,) for figures in zip(peaks, rates, strict=True)}) == 1:
+        return ""
+    others = ", ".join(gpu.name for gpu in cards if gpu is not target)
+    return (
+        f"{arch} is the architecture of {len(cards)} GPUs, with {_span(rates)} GB/s and {_span(peaks)} TFLOP/s of "
+        f"float32: predicted for {target.name}. "
+        f"The key gpu or --gpu names another: {others}."
+    )
+
+
+def _span(values: Sequence[float]) -> str:
+    """Return the least and the largest of some figures, or the one that all of them are when rounded."""
+    least, largest = f"{min(values):,.0f}", f"{max(values):,.0f}"
+    return least if least == largest else f"{least} to {largest}"
 
 
 def from_description(description: GpuDescription) -> Gpu:
@@ -418,17 +476,3 @@ def _words(name: str) -> list[str]:
 def _normalised(name: str) -> str:
     """Normalise a name: `NVIDIA H100 80GB HBM3` becomes `h10080gbhbm3`."""
     return "".join(_words(name))
-
-
-def _represented() -> tuple[str, ...]:
-    return tuple(arch for arch, row in ARCHITECTURES.items() if any(gpu.architecture is row for gpu in PRODUCTS))
-
-
-def _representative(architecture: Architecture) -> Gpu:
-    for gpu in PRODUCTS:
-        if gpu.architecture is architecture:
-            return gpu
-    raise UserError(
-        f"the table has no product of {architecture.arch}: its limits are known, its SMs and clock are not",
-        code="unsupported", key="gpu", found=architecture.arch, accepted=_represented(),
-    )  # fmt: skip

@@ -141,7 +141,7 @@ def copy_wavefronts(copy: Copy) -> Integers:
         source, target, _ = _copied_units(copy, copy.active)
         turn = (source ^ target) // LARGEST_COPY % (LINE_BYTES // LARGEST_COPY)
         lines = (source // LINE_BYTES * _FAR + target // LINE_BYTES) * LINE_BYTES + turn
-        return _distinct(lines, copy.active)
+        return distinct_values(lines, copy.active)
     writing = _fullest_bank(copy.targets, copy.width, copy.active)
     reading = _fullest_bank(copy.sources, copy.width, copy.fetched)
     passes = writing + reading - ((writing > 0) & (reading > 0))
@@ -158,7 +158,7 @@ def copy_sectors(copy: Copy) -> Integers:
     if copy.width != LARGEST_COPY:
         return global_sectors(copy.sources, copy.width, copy.fetched)
     source, target, is_sector = _copied_units(copy, copy.fetched)
-    return _distinct((source * _FAR + target) * 2 + is_sector, copy.fetched)
+    return distinct_values((source * _FAR + target) * 2 + is_sector, copy.fetched)
 
 
 def _copied_units(copy: Copy, active: Lanes) -> tuple[Integers, Integers, Lanes]:
@@ -194,8 +194,8 @@ def _fullest_bank(addresses: Integers, width: int, active: Lanes) -> Integers:
     return result
 
 
-def _distinct(values: Integers, active: Lanes) -> Integers:
-    """Return the number of distinct values among each warp's active lanes, (warps,)."""
+def distinct_values(values: Integers, active: Lanes) -> Integers:
+    """Return the number of different values among each warp's active lanes, (warps,)."""
     ordered = np.sort(np.where(active, values, -1), axis=1)
     distinct = ordered >= 0
     distinct[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
@@ -248,4 +248,4 @@ def global_sectors(addresses: Integers, width: int, active: Lanes) -> Integers:
     first, last = addresses // SECTOR_BYTES, (addresses + width - 1) // SECTOR_BYTES
     sectors = np.concatenate([first, last], axis=1)
     on = np.concatenate([active, active], axis=1)
-    return _distinct(sectors, on)
+    return distinct_values(sectors, on)

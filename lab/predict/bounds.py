@@ -117,7 +117,7 @@ class _Arithmetic:
 
 def predict(
     gpu: Gpu,
-    mix: KernelMix,
+    mix: KernelMix | None,
     use: ResourceUse,
     launch: LaunchFacts,
     *,
@@ -131,7 +131,7 @@ def predict(
 
     Args:
         gpu: The GPU.
-        mix: Static mix of the kernel's SASS.
+        mix: Static mix of the kernel's SASS; None where no disassembler lists it, which leaves the problem's bounds.
         use: Registers, static shared memory and barriers (`lab.toolchain.base.Resources`).
         launch: Threads and dynamic shared memory of a block, blocks of the grid.
         flops: Floating-point operations of the problem; an fma counts as two. With 0, there are no bounds.
@@ -149,18 +149,21 @@ def predict(
         UserError: `dtype` has no known peak on this GPU.
         ValueError: `mix` is not a mix of SASS.
     """
-    if mix.isa != "sass":
+    if mix is not None and mix.isa != "sass":
         raise ValueError(f"bounds need a SASS instruction mix, got {mix.isa}")
     kernel_occupancy = occupancy(
         gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes, launch.carveout
     )
-    counts, issued = _hot(mix)
-    peak = peak_of(gpu, mix, dtype)
+    counts, issued = (None, 0) if mix is None else _hot(mix)
+    peak = gpu.peak_tflops(dtype) if mix is None else peak_of(gpu, mix, dtype)
     bounds: list[Bound] = []
     if merit is Merit.BANDWIDTH:
         bounds += _bandwidth_bound(gpu, flops, bytes_moved) if kernel_occupancy.blocks_per_sm else []
     elif flops > 0 and kernel_occupancy.blocks_per_sm:
-        if counts.by_class.get(InstructionClass.MMA, 0):
+        if counts is None:
+            # the kernel may use tensor cores, which no peak of the other pipes bounds
+            bounds += _problem_bounds(gpu, math.inf, flops, bytes_moved)
+        elif counts.by_class.get(InstructionClass.MMA, 0):
             products = matrix_products(counts.by_opcode)
             has_tensor_peak = gpu.tensor_tflops(products) is not None
             if has_tensor_peak:

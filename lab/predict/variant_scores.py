@@ -139,6 +139,43 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
     return kernel_scores
 
 
+@dataclass(frozen=True, slots=True)
+class RealWork:
+    """The work of a variant's launches at the problem's real size, ready to be scored.
+
+    Attributes:
+        gpu: The GPU of its predictions.
+        launches: What each launch executes.
+        bytes_moved: Least bytes of the problem through DRAM.
+        warm_below_s: As of `lab.predict.score.score`.
+    """
+
+    gpu: Gpu
+    launches: tuple[LaunchWork, ...]
+    bytes_moved: int
+    warm_below_s: float
+
+    def score(self) -> KernelScore:
+        """Predict the time of the work."""
+        return score(self.gpu, self.launches, self.bytes_moved, warm_below_s=self.warm_below_s)
+
+
+def real_work(record: VariantRecord) -> RealWork | None:
+    """Return the work of a variant, of which no other variants are known.
+
+    None for variants without counts, or on a GPU that is not in the table.
+    """
+    steps, gpu = _steps(record), _gpu(record)
+    if not steps or gpu is None:
+        return None
+    known = {record.variant: (record, steps)}
+    labels = {record.variant: steps[0].small.hot_label} if len(steps) == 1 else {}
+    work = works([record], labels)[record.variant]
+    growth = _growths(known, {record.variant: work.likely})[record.variant]
+    launches = tuple(_launch(record, step, work.likely, growth, work.parts) for step in steps)
+    return RealWork(gpu, launches, record.bytes_moved, _warm_below(record))
+
+
 def _scored(
     variants: Mapping[str, tuple[VariantRecord, Sequence[_Step]]],
     work: Mapping[str, float],
@@ -270,7 +307,9 @@ def lean(record: VariantRecord) -> VariantRecord:
     if len(steps) == 1:
         executed = steps[0].executed if executed == steps[0].executed else executed
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
-    lean_emulation = replace(emulation, lines=(), launches=steps, executed=executed, hot_loop=hot, sample=sample)
+    lean_emulation = replace(
+        emulation, lines=(), patterns=None, launches=steps, executed=executed, hot_loop=hot, sample=sample
+    )
     return replace(record, emulation=lean_emulation)
 
 

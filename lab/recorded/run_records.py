@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.base.expressions import Scalar
-from lab.emulator.results import ExecutedCounts, Finding, MemoryCount, ReuseCount
+from lab.emulator.results import AccessPattern, ExecutedCounts, Finding, MemoryCount, ReuseCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
 from lab.measured.cards import CardRecord
@@ -68,6 +68,7 @@ class BuildRecord:
         launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`,
             `cluster`, `hidden_pointers` and `scratch_bytes`.
         warnings: Of the compiler, a line each, with their place; without names that are never used.
+        lacking: Why there is no SASS, with the package that lists it; empty where there is.
     """
 
     toolchain: str
@@ -81,6 +82,7 @@ class BuildRecord:
     symbols: Mapping[str, str] = field(default_factory=dict)
     launch: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +299,8 @@ class EmulationRecord:
         suspicions: Faults under other conditions; none where the small size already shows faults.
         not_shown: What was not shown of the variant, a sentence each; empty where everything was.
         full_size: The execution of sampled blocks at the problem's own size; None where none were executed.
+        patterns: Lanes' addresses of the memory instructions that cost more than they need, those that cost most first;
+            None where they were not taken down, as in older records.
     """
 
     problem: Mapping[str, Scalar]
@@ -319,6 +323,7 @@ class EmulationRecord:
     suspicions: tuple[Suspicion, ...] = ()
     not_shown: tuple[str, ...] = ()
     full_size: FullSizeRecord | None = None
+    patterns: tuple[AccessPattern, ...] | None = None
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:

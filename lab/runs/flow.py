@@ -28,6 +28,7 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.cards import Ran
 from lab.gpu.process.job import Job, Policy
 from lab.gpu.timing.cache import Flush
+from lab.hardware.gpus import runs_on
 from lab.isa.model import InstructionClass
 from lab.measured.timing import GpuDescription, Merit
 from lab.operators.base import Operator, Problem
@@ -237,7 +238,7 @@ def reason_not_measured(context: FlowContext, variant: InspectedVariant) -> str:
 
 
 def _runs_here(gpu: GpuDescription, variant: InspectedVariant) -> bool:
-    return records.runs_on(variant.planned.request.arch, gpu.arch)
+    return runs_on(variant.planned.request.arch, gpu.arch)
 
 
 def emulation_task(context: FlowContext, variant: InspectedVariant) -> EmulationTask:

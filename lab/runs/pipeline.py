@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from lab.base import interrupts, workers
 from lab.base.collecting import uncollected
-from lab.base.errors import StoreError
+from lab.base.errors import StoreError, UserError
 from lab.experiment.load import load
 from lab.experiment.machine import depends, on
 from lab.experiment.model import Experiment
@@ -26,7 +26,7 @@ from lab.gpu.device import describe
 from lab.gpu.process import ahead
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.calibration import in_use
-from lab.hardware.gpus import gpu_for
+from lab.hardware.gpus import ambiguity, gpu_for, runs_on
 from lab.measured.cards import ControlTiming
 from lab.measured.timing import GpuDescription
 from lab.predict.variant_scores import lean
@@ -75,6 +75,7 @@ class RunOptions:
         whole: Emulate the full problems, whatever size the experiment gives.
         archs: Architectures in place of the experiment's, unless empty.
         toolchains: Toolchains in place of the experiment's, unless empty.
+        gpus: GPUs to predict for in place of the experiment's, unless empty.
         profile: Read hardware counters of the best variants; by default where the experiment says so.
         resume: Go on with the run that is in the directory; by default where it is unfinished.
         command: The command that repeats the run, for the record.
@@ -83,6 +84,7 @@ class RunOptions:
         followed: The run does not count as finished when it ends, since its repetition follows.
         held: The outcome holds every record. Otherwise it reads them on access, which saves memory for a
             large run but sees what a later run in the same directory wrote.
+        notes: Sentences that a reader of the report must see.
     """
 
     output: Path | None = None
@@ -93,6 +95,7 @@ class RunOptions:
     whole: bool = False
     archs: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
     profile: bool | None = None
     resume: bool | None = None
     command: str = ""
@@ -100,6 +103,7 @@ class RunOptions:
     gpu_model: str = ""
     followed: bool = False
     held: bool = True
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -256,12 +260,13 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         experiment,
         archs=options.archs or experiment.archs,
         toolchains=options.toolchains or experiment.toolchains,
+        gpu=options.gpus or experiment.gpu,
         profile=_profile_rules(experiment, requested=options.profile),
     )
     if options.whole:
         experiment = replace(experiment, problems=tuple(case.at_full_size() for case in experiment.problems))
-    if experiment.gpu:
-        gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
+    for name in options.gpus:
+        gpu_for(name)  # a GPU that is not in the table is reported before anything is built
     in_use()  # and so is a calibration that cannot be read
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
     with ThreadPoolExecutor(1) as beside:  # a driver takes a moment to start, and so does a compiler
@@ -288,10 +293,30 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
 
 
 def _archs(experiment: Experiment, cards: Sequence[Card]) -> tuple[str, ...]:
-    """Return the distinct architectures, with `native` resolved to the cards' own."""
+    """Return the distinct architectures, with `native` resolved to the cards' own.
+
+    Without a card, `native` and `auto` are the architectures of the GPUs to predict for, where the user named any.
+
+    Raises:
+        UserError: An architecture is `native`, and there is neither a card nor a name; or a named GPU runs the code of
+            none of the architectures.
+    """
     gpu = cards[0].description if cards else None
-    resolved = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
-    return tuple(dict.fromkeys(resolved))
+    own = [gpu_for(name).architecture.arch for name in experiment.gpu]
+    archs: list[str] = []
+    for arch in experiment.archs:
+        if arch in {"auto", "native"} and gpu is None and own:
+            archs += own
+        else:
+            archs.append(describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE))
+    for name, arch in zip(experiment.gpu, own, strict=True):
+        if gpu is None and not any(runs_on(built, arch) for built in archs):
+            raise UserError(
+                f"{name} does not run the code of these architectures", code="wrong-value",
+                at=experiment.at("archs"), key="archs",
+                found=", ".join(archs), accepted=f"{arch}, the architecture of {name}",
+            )  # fmt: skip
+    return tuple(dict.fromkeys(archs))
 
 
 def _searching(experiment: Experiment, rules: SearchModel) -> Searching:
@@ -362,7 +387,7 @@ def _take_up(
         not_measured=request.not_measured,
         emulate=options.emulate,
     )
-    facts = replace(facts, notes=(*notes, *facts.notes))
+    facts = replace(facts, notes=(*options.notes, *notes, *facts.notes, *_unnamed_gpus(request)))
     if first_facts := store.fact(_BEGUN, "facts"):
         facts = replace(
             facts, started=first_facts.get("started", facts.started), command=first_facts.get("command", facts.command)
@@ -384,6 +409,14 @@ def _run_in(store: Store) -> RunRecord | None:
 def _differs(earlier: RunRecord, experiment: Experiment) -> bool:
     """Return whether an earlier run was of another experiment, or of another text of this one."""
     return (earlier.experiment, earlier.source) != (experiment.name, experiment.text)
+
+
+def _unnamed_gpus(asked: _Asked) -> Iterator[str]:
+    """Yield the architectures of the experiment that several GPUs have, where it names none of them to predict for."""
+    for arch in asked.archs:
+        measured = asked.gpu is not None and runs_on(arch, asked.gpu.arch)
+        if not measured and (note := ambiguity(asked.experiment.gpu, arch)):
+            yield note
 
 
 def _is_unrelated(earlier: RunRecord, recorded: frozenset[str], request: _Asked) -> bool:

@@ -35,11 +35,11 @@ class Built:
     """A variant's machine code and parsed listings.
 
     Attributes:
-        build: The compiler's output.
-        disassembly: The disassembler's output.
+        build: From the compiler.
+        disassembly: From the disassembler.
         cached: Both came from the cache.
-        ptx: PTX instruction mixes of the launched kernels by symbol, in order.
-        sass: The same for the SASS.
+        ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
+        sass: The same for the SASS; empty where no disassembler lists it.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
         signatures: Parameters of the PTX entries by symbol.
         loops: Main loops for the scheduler model by symbol; empty if the architecture has no model.

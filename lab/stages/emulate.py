@@ -15,6 +15,7 @@ from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import (
+    AccessPattern,
     BlockWait,
     Emulation,
     ExecutedCounts,
@@ -238,7 +239,19 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         suspicions=(*suspicions, *outcome.suspicions)[:_MOST_FINDINGS],
         not_shown=(*doubts, *outcome.not_shown),
         full_size=outcome.record,
+        patterns=costly(pattern for one in results for pattern in one.patterns),
     )
+
+
+def costly(patterns: Iterable[AccessPattern]) -> tuple[AccessPattern, ...]:
+    """Return the accesses that cost more than they need, those with the largest share of waste first."""
+    wasting = [one for one in patterns if one.cost > one.ideal]
+    wasting.sort(key=lambda one: (one.ideal - one.cost) / one.requests)
+    return tuple(wasting[:_MOST_PATTERNS])
+
+
+_MOST_PATTERNS: Final = 64
+"""Accesses whose addresses a record keeps: more than the page of a variant can show."""
 
 
 def _block_warps(task: EmulationTask, larger: FullSizeTask, computed: Operator[Any], warps: int) -> float:

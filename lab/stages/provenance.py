@@ -49,7 +49,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         compiled = outcome.build
         texts = {
             "kernel.ptx": compiled.ptx,
-            "kernel.sass": outcome.disassembly.text,
+            **({} if outcome.disassembly.lacking else {"kernel.sass": outcome.disassembly.text}),
             "kernel.cubin": compiled.cubin,
             "build.log": compiled.log,
         }

@@ -71,7 +71,8 @@ def key_of(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> 
 
     The line table is not part of it: like the text, it is derived from the machine code.
     """
-    facts = ("reading", program(), build.arch, build.ptx, disassembly.version, disassembly.text, *entries)
+    listing = (disassembly.version, disassembly.text, disassembly.lacking)
+    facts = ("reading", program(), build.arch, build.ptx, *listing, *entries)
     digest = hashlib.sha256("\0".join(facts).encode("utf-8", "surrogatepass"))
     digest.update(b"\0" + build.cubin)
     return digest.hexdigest()
@@ -92,6 +93,8 @@ def _read(fields: dict[str, object] | None) -> ListingsRead | None:
 
 def _reading(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> ListingsRead:
     ptx = read_ptx(build.ptx, "kernel.ptx")
+    if disassembly.lacking:
+        return _without_sass(build, ptx, entries)
     sass = read_sass(disassembly.text, disassembly.lines, "kernel.sass")
     if missing := _missing_entries(entries, (ptx, sass)):
         raise ListingError(missing)
@@ -102,6 +105,23 @@ def _reading(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -
         sass_sha256=_code_hash(sass, entries),
         loops=_loops(build, functions, mixes),
         signatures={function.name: entry_parameters(function) for function in _functions(ptx, entries)},
+    )
+
+
+def _without_sass(build: Build, ptx: Module, entries: tuple[str, ...]) -> ListingsRead:
+    """Read the PTX of machine code that no disassembler of this machine lists.
+
+    Raises:
+        ListingError: A kernel that is launched is not there.
+    """
+    if missing := _missing_entries(entries, (ptx,)):
+        raise ListingError(missing)
+    return ListingsRead(
+        ptx=_mixes(ptx, entries),
+        sass={},
+        sass_sha256=hashlib.sha256(build.cubin).hexdigest(),
+        loops={},
+        signatures={one.name: entry_parameters(one) for one in _functions(ptx, entries)},
     )
 
 

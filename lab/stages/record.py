@@ -12,7 +12,7 @@ from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.calibration import calibrated
-from lab.hardware.gpus import Gpu, from_description, gpu_for
+from lab.hardware.gpus import Gpu, from_description, runs_on, target_gpu
 from lab.hardware.tensormaps import TensorMap, find
 from lab.isa.ptx.gridsync import grid_sync_entries
 from lab.measured.timing import GpuDescription, Merit
@@ -224,13 +224,14 @@ def inspected(
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
             warnings=warnings_in(outcome.build.log, _idle(planned)),
+            lacking=outcome.disassembly.lacking,
         ),
     )
     predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]
     record = _refused(experiment, record, predicted)
     if main is not None:
         alone = predicted[steps.index(main)]
-        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=alone)
+        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass.get(main.entry), prediction=alone)
     if len(steps) == 1:
         return record
     described = tuple(
@@ -238,7 +239,7 @@ def inspected(
             step,
             resources=outcome.build.resources[step.entry],
             ptx=outcome.ptx[step.entry],
-            sass=outcome.sass[step.entry],
+            sass=outcome.sass.get(step.entry),
             prediction=prediction,
         )
         for step, prediction in zip(record.steps, predicted, strict=True)
@@ -261,11 +262,11 @@ def _idle(planned: Planned) -> list[tuple[str, int, int]]:
     if not isinstance(template, PlainTemplate):
         return []
     launched_names = {*planned.request.kernels, *planned.launches.entries}
-    launched = {kernel for name in launched_names for kernel in template.kernels_named(name)}
+    launched = {kernel.qualified_name for name in launched_names for kernel in template.kernels_named(name)}
     return [
         (planned.request.name, kernel.line, template.text.count("\n", 0, kernel.body[1]) + 1)
-        for kernel in template.kernels
-        if kernel not in launched
+        for kernel in template.own_kernels
+        if kernel.qualified_name not in launched
     ]
 
 
@@ -334,7 +335,7 @@ def _prediction(
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
-            outcome.sass[launch.entry],
+            outcome.sass.get(launch.entry),
             outcome.build.resources[launch.entry],
             LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid), launch.carveout),
             flops=operator.flops(problem) if main else 0,
@@ -373,18 +374,7 @@ def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gp
     """Return the GPU to predict for: the measuring one, the experiment's, or the architecture's usual one."""
     if gpu and runs_on(arch, gpu.arch):
         return calibrated(from_description(gpu))
-    return calibrated(gpu_for(experiment.gpu or arch))
-
-
-def runs_on(built_for: str, gpu: str) -> bool:
-    """Return whether machine code runs on a GPU: on its own compute capability and on later minor versions of it.
-
-    Code for an `a` or `f` target runs on its own capability alone (CUDA C++ Programming Guide, binary compatibility).
-    """
-    required, available = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
-    if required[-1] in "af":
-        return required[:-1] == available
-    return required[:-1] == available[:-1] and int(required[-1]) <= int(available[-1])
+    return calibrated(target_gpu(experiment.gpu, arch))
 
 
 _STATUS = {

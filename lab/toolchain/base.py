@@ -15,6 +15,9 @@ _FIRST_WITH_SUFFIX = {"": 0, "a": 90, "f": 100}
 """Maps the suffix of a target to the oldest architecture that has it. Architecture-specific targets are written
 `sm_90a`, family-specific ones `sm_100f`. Source: CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
 
+_RELEASE_WITH_SUFFIX = {"": (0, 0), "a": (12, 0), "f": (12, 9)}
+"""Maps the suffix of a target to the first release of CUDA whose compilers have it. Source: CUDA's release notes."""
+
 _PART_KILLED = re.compile(rf"^nvcc error\s*: '[^'\n]+' died due to signal {signal.SIGKILL:d}\b", re.MULTILINE)
 """nvcc's message about a subprocess that was killed."""
 
@@ -113,11 +116,13 @@ class Disassembly:
         text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
         lines: The cubin's line table; empty if it has no readable one.
         version: Disassembler version.
+        lacking: Why there is no listing, with the package that makes one; empty where there is.
     """
 
     text: str
     lines: LineTable
     version: str
+    lacking: str = ""
 
 
 class Toolchain(Protocol):
@@ -166,13 +171,20 @@ def title(toolchain: Toolchain) -> str:
     return f"{toolchain.name} {toolchain.version}"
 
 
-def can_target(arch: str, architectures: Sequence[str]) -> bool:
-    """Return whether a compiler's list has `arch`, which may have a suffix (`sm_90a`, `sm_100f`).
+def can_target(arch: str, architectures: Sequence[str], version: str = "") -> bool:
+    """Return whether a compiler can target `arch`, which may have a suffix (`sm_90a`, `sm_100f`).
 
-    A compiler that is too old to list its architectures has an empty list, and is assumed to target all of them.
+    Args:
+        arch: The target.
+        architectures: What the compiler lists, without suffixes. One that is too old to list its architectures has an
+            empty list, and is assumed to target all of them.
+        version: Its version, which decides about suffixes; empty for any.
     """
     match = re.fullmatch(r"(sm_(\d+))([af]?)", arch)
     if match is None or int(match[2]) < _FIRST_WITH_SUFFIX[match[3]]:
+        return False
+    release = re.match(r"(\d+)\.(\d+)", version)
+    if release and (int(release[1]), int(release[2])) < _RELEASE_WITH_SUFFIX[match[3]]:
         return False
     return not architectures or match[1] in architectures
 

@@ -31,7 +31,7 @@ import platformdirs
 from lab.isa.sass.lines import LineTable
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
 
-SCHEMA = 6
+SCHEMA = 7
 """Incremented when the shape of an entry, the output of a toolchain, or the layout of listings changes."""
 MAX_BYTES = 2 * 1024**3
 JOURNAL = "written"

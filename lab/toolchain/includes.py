@@ -85,8 +85,12 @@ def check(source: str, file: str, included: Mapping[str, str], command: str = ""
             raise _refused(name, error.line, str(error), command) from None
 
 
-def includes(text: str) -> list[Include]:
+def includes(text: str, *, upwards: bool = False) -> list[Include]:
     """Return the include directives of a text.
+
+    Args:
+        text: CUDA C++.
+        upwards: Take names with `..` and `./`, which no compiler may get.
 
     Raises:
         _RefusedError: It has one that is not accepted.
@@ -98,13 +102,13 @@ def includes(text: str) -> list[Include]:
             raise _RefusedError(view, pragma.start(), f"this pragma reads a file: {pragma[0]}")
         _check_imports(view)
         _check_questions(view)
-    directives = list(_directives(text))
+    directives = list(_directives(text, upwards=upwards))
     plain = Counter(include.name for include in directives)
     for view in _views(text):
         if view == text:
             continue
         # `renamed` sees only those of the text itself
-        for name in Counter(directive.name for directive in _directives(view)) - plain:
+        for name in Counter(directive.name for directive in _directives(view, upwards=upwards)) - plain:
             advice = f"write the directive that includes {name} on one line, without trigraphs"
             raise _RefusedError(text, max(0, text.find(name)), advice)
     return directives
@@ -123,38 +127,80 @@ def resolve_questions(text: str, exists: Callable[[Include], bool]) -> str:
     return _HAS_INCLUDE.sub(answer, text)
 
 
-def renamed(text: str, name_of: Callable[[Include], str | None]) -> str:
+def renamed(text: str, name_of: Callable[[Include], str | None], *, upwards: bool = False) -> str:
     """Replace the names of included files where `name_of` returns another one; line numbers are kept."""
     parts, position = [], 0
-    for include in includes(text):
+    for include in includes(text, upwards=upwards):
         if (name := name_of(include)) is not None:
             parts += [text[position : include.start], f'"{name}"']
             position = include.end
     return "".join((*parts, text[position:]))
 
 
-def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files that a source may include: those below one root, and those below folders that its user names.
+
+    Attributes:
+        beside: Folder of the source.
+        root: The highest folder that include lines reach by `..`.
+        search: Further folders of headers, as behind `-I`.
+    """
+
+    beside: Path
+    root: Path
+    search: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, folder: Path) -> Tree:
+        """Return the tree of a source that includes nothing above its folder."""
+        return cls(folder, folder)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where a compiler looks for a name, the first one first."""
+        return tuple(dict.fromkeys((self.beside, *self.search, self.root)))
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a path without links may be included."""
+        return any(path.is_relative_to(one.resolve()) for one in self.folders)
+
+    def name_of(self, path: Path, names: Mapping[Path, str]) -> str:
+        """Return a name for a file by its place, which no other file has."""
+        below = next((one.resolve() for one in (*self.folders, self.root) if path.is_relative_to(one.resolve())), None)
+        name = path.relative_to(below).as_posix() if below else path.name
+        name = re.sub(r"(?<![^/])[^A-Za-z0-9_]|[^A-Za-z0-9_.+\-/]", "_", name)
+        while name in names.values():
+            name = f"up/{name}"
+        return name
+
+
+def gather(source: str, folders: Sequence[Path] | Tree) -> tuple[str, dict[str, str]]:
     """Read the files that a source includes from the user's folders.
 
     Args:
         source: CUDA C++.
-        folders: Where to look for them, in order. Links are followed, and must not lead out of the folder.
+        folders: Where they may be, the first one first. Links are followed, and must not lead out of them.
 
     Returns:
-        The source, and a mapping from the name of every file that it can reach, relative to its folder, to its text.
-        Include lines use these names. Files that are not in the folders are left to the compiler. A source that
-        `check` rejects is returned unchanged.
+        The source, and a mapping from the name of every file that it can reach, by its place in its folder, to its
+        text. Include lines name the files so. What is not in the folders is left to the compiler. A source that
+        `check` refuses is returned as it is.
 
     Raises:
-        UserError: A file cannot be read, or there are too many.
+        UserError: A file cannot be read, or there are too many, or an include line leads out of the tree.
     """
+    if not folders:
+        return source, {}
+    tree = folders if isinstance(folders, Tree) else Tree(folders[0], folders[0], tuple(folders[1:]))
     reached: dict[str, str] = {}
+    names: dict[Path, str] = {}
     try:
-        text, pending = _named(source, "", folders)
+        text, pending = _named(source, tree.beside, tree, names)
         while pending:
             name, path = pending.popitem()
-            content = read_regular(path, MOST_BYTES, "the included file").decode("utf-8-sig", errors="replace")
-            reached[name], newly_named = _named(content.replace("\r\n", "\n"), posixpath.dirname(name), folders)
+            content = decoded_source(read_regular(path, MOST_BYTES, "the included file"))
+            reached[name], newly_named = _named(content, path.parent, tree, names)
             pending |= {key: value for key, value in newly_named.items() if key not in reached}
             if len(reached) + len(pending) > MOST_FILES or sum(map(len, reached.values())) > MOST_BYTES:
                 accepted = f"at most {MOST_FILES} files of {MOST_BYTES} bytes together"
@@ -166,21 +212,81 @@ def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
     return text, reached
 
 
-def _named(text: str, beside: str, folders: Sequence[Path]) -> tuple[str, dict[str, Path]]:
+def inlined(source: str, included: Mapping[str, str]) -> str:
+    """Return a source with the text of each file in place of the first line that includes it.
+
+    Args:
+        source: CUDA C++, as `gather` returns it.
+        included: The files, by the names in include lines.
+    """
+    seen: set[str] = set()
+
+    def expanded(text: str) -> str:
+        pieces, done = list[str](), 0
+        with suppress(_RefusedError):
+            for one in includes(text):
+                if one.name not in included:
+                    continue
+                start, end = text.rfind("\n", 0, one.start) + 1, text.find("\n", one.end)
+                end = end if end >= 0 else len(text)
+                pieces.append(text[done:start])
+                if one.name not in seen:
+                    seen.add(one.name)
+                    pieces.append(expanded(included[one.name]))
+                done = end
+        return "".join([*pieces, text[done:]])
+
+    return expanded(source)
+
+
+def decoded_source(data: bytes) -> str:
+    """Return the text of a source: UTF-8, or Latin-1 where it is not, as in a name in an old comment."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return text.replace("\r\n", "\n")
+
+
+def read_source(file: Path, most_bytes: int = MOST_BYTES, what: str = "the file") -> str:
+    """Return the text of a CUDA source that a user named; see `decoded_source`.
+
+    Raises:
+        UserError: The file cannot be read, is too large, or is not a regular file.
+    """
+    return decoded_source(read_regular(file, most_bytes, what)).replace("\r", "\n")
+
+
+def _named(text: str, beside: Path, tree: Tree, names: dict[Path, str]) -> tuple[str, dict[str, Path]]:
     """Rename the included files of a text to their names in the folders; return it with those files."""
     paths: dict[str, Path] = {}
 
     def name_of(include: Include) -> str | None:
-        names = [posixpath.join(beside, include.name), include.name] if include.quoted else [include.name]
-        for name in dict.fromkeys(names):
-            for folder in folders:
-                with suppress(OSError, RuntimeError):  # too long a name, links in a circle
-                    if (folder / name).exists() and (folder / name).resolve().is_relative_to(folder.resolve()):
-                        paths.setdefault(name, (folder / name).resolve())
-                        return name
-        return None
+        outside = None
+        for folder in dict.fromkeys((beside, *tree.folders) if include.quoted else tree.folders):
+            with suppress(OSError, RuntimeError, ValueError):  # too long a name, links in a circle
+                path = folder / include.name
+                if include.name.startswith("/") or not path.exists():
+                    continue
+                path = path.resolve()
+                if tree.holds(path):
+                    names.setdefault(path, tree.name_of(path, names))
+                    paths.setdefault(names[path], path)
+                    return names[path]
+                outside = path
+        if outside is not None and ".." in include.name.split("/"):
+            raise UserError(
+                "an include line leads out of the source's tree",
+                code="wrong-value",
+                key="root",
+                found=include.name,
+                accepted=f"a file below {tree.root}, or a higher folder by --root, or the key root of an experiment",
+            )
+        if include.name.startswith("/") or _PLAIN.fullmatch(include.name):
+            return None
+        return posixpath.normpath(include.name).lstrip("./") or None  # the compiler says that it is missing
 
-    return renamed(text, name_of), paths
+    return renamed(text, name_of, upwards=True), paths
 
 
 def _views(text: str) -> Iterator[str]:
@@ -196,7 +302,7 @@ def _views(text: str) -> Iterator[str]:
         yield _LOOSE_SPLICE.sub("", replaced)
 
 
-def _directives(text: str) -> Iterator[Include]:
+def _directives(text: str, *, upwards: bool) -> Iterator[Include]:
     """Yield the include directives of one view.
 
     Raises:
@@ -220,7 +326,8 @@ def _directives(text: str) -> Iterator[Include]:
             line = text[word.start() : word.start() + 100].split("\n", 1)[0]
             raise _RefusedError(text, word.start(), f"the directive does not name a file: #{line}")
         name = header_name[0][1:-1]
-        _check_name(text, header_name.start(), name)
+        if not upwards:
+            _check_name(text, header_name.start(), name)
         yield Include(name, header_name[0].startswith('"'), header_name.start(), header_name.end())
 
 

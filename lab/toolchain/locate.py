@@ -135,13 +135,19 @@ def tool(name: str) -> Path | None:
     The wheel comes first because it is the newest on most machines, and a disassembler reads the cubins of its own and
     of older releases.
     """
+    return next(iter(tools(name)), None)
+
+
+def tools(name: str) -> tuple[Path, ...]:
+    """Return every such tool, the one that `tool` means first and the one in the wheel of Triton last."""
     on_path = shutil.which(name)
     candidates = [
         *_in_wheels(name),
         *_in_bin(name, toolkits()),
         *([Path(on_path)] if on_path else []),
+        *_in_triton(name),
     ]
-    return candidates[0] if candidates else None
+    return tuple(dict.fromkeys(candidates))
 
 
 def has_driver(library: str = "libcuda.so.1") -> bool:
@@ -239,3 +245,11 @@ def _in_wheels(name: str) -> Iterator[Path]:
     is_supported = name in pathfinder.SUPPORTED_BINARY_UTILITIES
     if is_supported and (path := pathfinder.find_nvidia_binary_utility(name)):
         yield Path(path)
+
+
+def _in_triton(name: str) -> Iterator[Path]:
+    spec = importlib.util.find_spec("triton")
+    for folder in spec.submodule_search_locations or () if spec is not None else ():
+        path = Path(folder, "backends", "nvidia", "bin", name)
+        if path.is_file():
+            yield path

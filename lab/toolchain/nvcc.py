@@ -81,7 +81,7 @@ class Nvcc:
 
     def supports(self, arch: str) -> bool:
         """Return whether this nvcc can target `arch`."""
-        return can_target(arch, self.architectures)
+        return can_target(arch, self.architectures, self.version)
 
     def compile(self, request: CompileRequest) -> Build:
         """Compile a request.
@@ -239,9 +239,10 @@ def _language(request: CompileRequest, cutlass: str) -> tuple[str, ...]:
         cutlass: The folder of CUTLASS's headers, or a placeholder for it.
     """
     texts = "\n".join((request.source, *dict(request.included).values()))
+    language = _LANGUAGE if request.name.endswith(".cu") else (*_LANGUAGE, "-x", "cu")
     if not headers.names_cutlass(texts) or locate.cutlass() is None:
-        return _LANGUAGE
-    return (*_LANGUAGE, *(option for option in _FOR_CUTLASS if option not in request.options), f"-I{cutlass}")
+        return language
+    return (*language, *(option for option in _FOR_CUTLASS if option not in request.options), f"-I{cutlass}")
 
 
 def _environment_flags(environment: Mapping[str, str]) -> str:

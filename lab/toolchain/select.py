@@ -133,7 +133,7 @@ def build_all(
         if isinstance(disassembly, CompileError):
             outcomes[place] = disassembly
             continue
-        if key:
+        if key and not disassembly.lacking:  # another nvdisasm may be installed before the next run
             cache.put(key, fresh_build, disassembly)
         outcomes[place] = Compiled(fresh_build, disassembly, cached=False)
     return [_with_constants(outcomes[place]) for place in range(len(requests))]

@@ -192,6 +192,8 @@ class Workshop:
         names = Instance(group.template, candidate.parameters, words).names
         if isinstance(outcome, BuildFailure):
             return Kernel(candidate, replace(facts, failure=outcome.reason), b"", names, {})
+        if outcome.disassembly.lacking:  # the protocol chooses by the census of SASS
+            return Kernel(candidate, replace(facts, failure=outcome.disassembly.lacking), b"", names, {})
         loops: dict[str, ProductLoop] = {}
         for step in piece.probes:
             used, mix = outcome.build.resources[step.entry], outcome.sass[step.entry]

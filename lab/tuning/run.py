@@ -50,6 +50,7 @@ class TuningOptions:
         arch: Architecture in place of the file's; empty keeps the file's.
         cluster: Where it runs: ``local`` takes every GPU of this machine; empty takes the first one.
         gpu_model: Part of the name of the model to measure on; needed where there are several.
+        gpu: GPU to predict for in place of the file's, unless empty.
         resume: Continue the run that is in the folder; by default where that run is unfinished.
         command: Command that repeats the run, for the record.
     """
@@ -60,6 +61,7 @@ class TuningOptions:
     arch: str = ""
     cluster: str = ""
     gpu_model: str = ""
+    gpu: str = ""
     resume: bool | None = None
     command: str = ""
 
@@ -199,7 +201,7 @@ def _setting(tuning: Tuning, options: TuningOptions, services: Services) -> _Set
     )
     described = cards[0].description if cards else None
     arch = describe.resolve(options.arch or tuning.arch, described, key="arch", write=f"`arch: sm_90` in {tuning.file}")
-    gpu = calibrated(from_description(described) if described else gpu_for(tuning.gpu or arch))
+    gpu = calibrated(from_description(described) if described else gpu_for(options.gpu or tuning.gpu or arch))
     tool = toolchain(tuning.toolchain)
     if not tool.supports(arch):
         raise UserError(f"{tool.name} {tool.version} cannot target {arch}", code="unsupported", key="arch", found=arch)

@@ -70,6 +70,19 @@ def test_a_source_is_copied_with_what_it_includes(tmp_path, monkeypatch):
     assert name_of({"source": SOURCE, "kernel": "ns::add<float, {block}>"}) == "add"
 
 
+def test_a_copy_of_a_source_includes_copies_of_what_is_above_it(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "mine.cu").write_text('#include "../h.cuh"\n' + SOURCE)
+    (tmp_path / "h.cuh").write_text("#define H 1\n")
+    file = written(given(source=str(tmp_path / "src/mine.cu"), root=str(tmp_path)), tmp_path / "out")
+    assert (file.parent / "mine.cu").read_text().startswith('#include "h.cuh"\n')
+    assert (file.parent / "h.cuh").read_text() == "#define H 1\n"
+    assert "root" not in file.read_text()
+    with pytest.raises(UserError) as caught:
+        written(given(source=str(tmp_path / "src/mine.cu")), tmp_path / "other")
+    assert (caught.value.key, caught.value.found) == ("root", "../h.cuh")
+
+
 def test_an_array_shrinks_with_the_problem(tmp_path):
     a = np.arange(100, dtype=np.float32)
     file = written(given(arguments=arguments(a=a, b=("float32[n]", -a))), tmp_path)

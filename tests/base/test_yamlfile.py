@@ -144,3 +144,60 @@ def test_a_part_of_a_document_has_the_lines_of_the_file() -> None:
     part = whole.below("a", 1)
     assert part.data == {"c": 2, "d": [3, 4]}
     assert [part.at(*key).line for key in ((), ("c",), ("d",), ("d", 1), ("e",))] == [3, 3, 4, 5, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("[ceil_div(w, BX), ceil_div(h, BY)]", ["ceil_div(w, BX)", "ceil_div(h, BY)"]),
+        ("{y: s * matmul(a, x)}", {"y": "s * matmul(a, x)"}),
+        ("{y: f(a, x), z: g(b, x), n: 3}", {"y": "f(a, x)", "z": "g(b, x)", "n": 3}),
+        ("[f(g(a, 0x10), true, b), 4]", ["f(g(a, 0x10), true, b)", 4]),
+        ("{y: f(a,\n  b)}", {"y": "f(a, b)"}),
+        ("[{y: [f(a, b)]}, f(a, b)]", [{"y": ["f(a, b)"]}, "f(a, b)"]),
+        ('["f(a", b)]', ["f(a", "b)"]),
+        ("[f(a, 'b)']", ["f(a", "b)"]),
+        ("[f(a, b]", ["f(a", "b"]),
+        ("[a), (b]", ["a)", "(b"]),
+        ("{y: f(a, z: b)}", {"y": "f(a", "z": "b)"}),
+        ("{y: f(a, z)}", {"y": "f(a, z)"}),
+        ("[f(a, [b])]", None),
+    ],
+)
+def test_what_a_comma_in_parentheses_splits_is_joined_again(text, data):
+    if data is None:
+        with pytest.raises(UserError):
+            parse(f"v: {text}", "f.yaml")
+    else:
+        assert parse(f"v: {text}\nw: 1", "f.yaml").data == {"v": data, "w": 1}
+
+
+def test_a_joined_text_has_the_line_on_which_it_begins():
+    document = parse("v: [a,\n  f(b,\n    c), d]\n", "f.yaml")
+    assert document.data == {"v": ["a", "f(b, c)", "d"]}
+    assert [document.at("v", i).line for i in range(3)] == [1, 2, 3]
+
+
+_NAMES = st.sampled_from(["n", "m", "TILE", "2 * n", "0x10", "true", "1"])
+_CALLS = st.recursive(
+    _NAMES,
+    lambda inner: st.builds(
+        lambda name, arguments: f"{name}({', '.join(arguments)})",
+        st.sampled_from(["f", "ceil_div", "3 * min"]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=8,
+).filter(lambda text: "(" in text)
+
+
+@given(st.lists(_CALLS, min_size=1, max_size=4))
+def test_calls_without_quotes_are_what_they_are_in_quotes(calls):
+    assert parse(f"v: [{', '.join(calls)}]", "f.yaml").data["v"] == calls
+    pairs = ", ".join(f"k{i}: {call}" for i, call in enumerate(calls))
+    assert parse(f"v: {{{pairs}}}", "f.yaml").data["v"] == {f"k{i}": call for i, call in enumerate(calls)}
+
+
+@given(st.lists(st.text(alphabet="ab(), ", min_size=1, max_size=8), min_size=1, max_size=4))
+def test_texts_in_quotes_stay_as_they_are(texts):
+    quoted = ", ".join(f'"{text}"' for text in texts)
+    assert parse(f"v: [{quoted}]", "f.yaml").data["v"] == texts

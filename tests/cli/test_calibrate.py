@@ -141,6 +141,20 @@ def test_architectures_are_named_in_one_word_or_several(monkeypatch: pytest.Monk
     assert requested_archs == [("sm_80", "sm_90")] * 2
 
 
+def test_gpus_to_predict_for_are_named_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[tuple[str, ...], bool]] = []
+
+    def told(_: Path, options: RunOptions, *__: object) -> NoReturn:
+        asked.append((options.gpus, options.measure))
+        raise UserError("enough")
+
+    monkeypatch.setattr("lab.runs.pipeline.run", told)
+    monkeypatch.setattr("lab.base.workers.prepare", lambda: None)
+    for words in (["--gpu", "RTX 4090", "--gpu", "A10", "--no-gpu"], []):
+        assert here("run", PLAIN / "vector_add.yaml", *words).returncode == 2
+    assert asked == [(("RTX 4090", "A10"), False), ((), True)]
+
+
 def test_errors_are_one_sentence_and_an_exit_code(file: Path, tmp_path: Path) -> None:
     none = here("calibrate", "--from", tmp_path)
     assert none.returncode == 2

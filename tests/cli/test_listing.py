@@ -12,15 +12,16 @@ from lab.cli.inspect import InspectedListing, Inspection
 from lab.cli.listing import print_inspection
 from lab.isa.mix import module_mix
 from lab.isa.ptx.module import read_ptx
+from lab.toolchain.base import Resources
 
 HEADER = ".version 8.0\n.target sm_90a\n"
 
 
-def printed(text, *, hot_only=False, **terminal):
+def printed(text, *, full=True, **terminal):
     file = io.StringIO()
     console = Console(file=file, width=80, **terminal)
     listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
-    print_inspection(console, Inspection("k.ptx", None, (listing,)), hot_only=hot_only)
+    print_inspection(console, Inspection("k.ptx", None, (listing,)), full=full)
     return file.getvalue()
 
 
@@ -33,7 +34,7 @@ def test_an_inspection_names_the_roles_of_warps():
     text = """.version 8.0\n.target sm_90a\n.entry k() { .reg .pred %p; @%p bra C;
         setmaxnreg.dec.sync.aligned.u32 40; cp.async.ca.shared.global [%r1], [%rd1], 16; ret;
         C: wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {}, %rd2, %rd3, 1, 1, 1, 0, 0; ret; }"""
-    lines = printed(text, hot_only=True).splitlines()
+    lines = printed(text, full=False).splitlines()
     assert "producer: 40 registers from line 4 on" in lines
     assert "consumer: the registers of the launch from line 5 on" in lines
 
@@ -41,6 +42,8 @@ def test_an_inspection_names_the_roles_of_warps():
 def test_the_hot_loop_is_marked_and_the_mix_aligned():
     assert printed(HEADER + loops(1)).splitlines() == [
         "── k.ptx ──",
+        "kernel                             hot loop",
+        "k       2 instructions: 1 branch, 1 integer",
         "── PTX ──",
         "     1   .version 8.0",
         "     2   .target sm_90a",
@@ -65,7 +68,7 @@ def test_the_hot_loop_is_marked_and_the_mix_aligned():
 
 
 def test_only_the_hot_loop():
-    lines = printed(HEADER + loops(2), hot_only=True).splitlines()
+    lines = printed(HEADER + loops(2), full=False).splitlines()
     assert [line for line in lines if line[:6].strip().isdecimal()] == [
         "     5 ▌ L0: add.u32 %r1, %r1, 1;",
         "     6 ▌ @%p1 bra L0;",
@@ -89,8 +92,27 @@ def test_many_loops_and_kernels_are_printed_at_once(text):
     file = io.StringIO()
     console = Console(file=file, width=80)
     begun = time.process_time()
-    print_inspection(console, Inspection("k.ptx", None, (listing,)), hot_only=False)
+    print_inspection(console, Inspection("k.ptx", None, (listing,)), full=True)
     assert time.process_time() - begun < 0.3
     written = file.getvalue()
     assert written.count("▌ L0 ") == len(listing.kernels)
     assert written.count("whole kernel") == len(listing.kernels)
+
+
+def test_registers_spills_and_shared_memory_are_in_the_summary():
+    text = HEADER + loops(1)
+    listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
+    used = Resources(40, 8, 16, 24, 512, 0, 0)
+    file = io.StringIO()
+    shown = Inspection("k.cu", None, (listing,), "", {"k": used}, {"k": "ns::k<float>"}, ("a note",))
+    print_inspection(Console(file=file, width=80), shown, full=False)
+    lines = file.getvalue().splitlines()
+    assert lines[1] == "a note"
+    assert lines[2].split() == ["kernel", "registers", "spills", "shared", "hot", "loop"]
+    assert lines[3].split()[:6] == ["ns::k<float>", "40", "24", "B", "512", "B"]
+    assert lines[-1].startswith("--full")
+
+
+def test_a_kernel_without_loops_is_shown_whole():
+    lines = printed(HEADER + loops(0) + loops(1, "other"), full=False).splitlines()
+    assert [line.split()[-1] for line in lines if line[:6].strip().isdecimal()] == ["ret;", "1;", "L0;"]

@@ -88,7 +88,8 @@ def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(f
     again = here("run", "small.yaml", "--no-gpu", cwd=folder)
     head, *table = again.stdout.splitlines()
     assert "throughput (TFLOP/s, predicted for H200)" in head or "ceiling (TFLOP/s, predicted for H200)" in head
-    assert {line.split()[1] for line in table} == {row["variant"] for row in rows}
+    length = next(i for i, line in enumerate(table) if line.startswith("performance findings on "))
+    assert {line.split()[1] for line in table[:length]} == {row["variant"] for row in rows}
     assert (folder / "reports" / "small" / "previous" / "index.html").is_file()
     assert "against the last run, " in again.stderr
     listed = json.loads(here("inspect", "small.yaml", "--json", cwd=folder).stdout)
@@ -104,7 +105,7 @@ def test_inspect_lists_and_shows_variants(folder):
     variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
     shown = here("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
     assert shown.returncode == 0, shown.stderr
-    for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
+    for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "registers"):
         assert part in shown.stdout
     unknown = here("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
     assert unknown.returncode == 2
@@ -411,7 +412,7 @@ def test_a_listing_in_a_file_is_never_cropped(folder):
     long = "// " + "x" * 900
     source = SQUARE.replace("BOUND", "i < n") + "\n" + long
     (folder / "k.cu").write_text(source)
-    completed = here("inspect", "k.cu", cwd=folder)
+    completed = here("inspect", "k.cu", "--full", cwd=folder)
     assert completed.returncode == 0, completed.stderr
     assert long in completed.stdout
     assert max(map(len, completed.stdout.splitlines())) < 2000
@@ -425,8 +426,21 @@ def test_try_needs_no_file_but_the_kernel(tmp_path):
     assert completed.returncode == 0, completed.stderr
     assert "2 of 2 variants: 2 verified" in completed.stderr
     assert (tmp_path / "reports" / "twice" / "input" / "twice.yaml").is_file()
-    wrong = here("try", "twice.cu", "--m", "5", cwd=tmp_path)
-    assert (wrong.returncode, "the kernel has no such size" in wrong.stderr) == (2, True)
+    other = here("try", "twice.cu", "--m", "5", cwd=tmp_path)
+    assert (other.returncode, "the kernel has no such size" in other.stderr) == (2, True)
+
+
+def test_a_verdict_that_rests_on_a_guess_does_not_count(tmp_path):
+    body = "int i = threadIdx.x; if (i < n) y[i] = x[m[i]];"
+    (tmp_path / "g.cu").write_text(f"__global__ void g(float *y, const float *x, const int *m, int n) {{ {body} }}\n")
+    words = ("try", "g.cu", "--n", "64", "--block", "64", "--no-gpu")
+    doubtful = here(*words, cwd=tmp_path)
+    assert doubtful.returncode == 1
+    guess = doubtful.stderr.index("guessed: arguments.x: float32[n]")
+    assert guess < doubtful.stderr.index("not judged: arguments.x was guessed")
+    assert "--argument 'x=float32[n]'" in doubtful.stderr
+    known = here(*words, "--argument", "x=float32[100]", "--argument", "m=int32[n] uniform 0 99", cwd=tmp_path)
+    assert (known.returncode, "guess" in known.stderr) == (0, False), known.stderr
 
 
 def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):
@@ -453,7 +467,7 @@ REFUSED = 'extern "C" __global__ void k() {\n#error "\u202e]0;title"\n}'
         (["emulate", "k.cu"], PRINTS, 0),
         (["emulate", "k.cu", "--json"], PRINTS, 0),
         (["emulate", "k.cu"], REFUSED, 2),
-        (["inspect", "k.cu"], PRINTS, 0),
+        (["inspect", "k.cu", "--full"], PRINTS, 0),
         (["report", "\x1b]0;title\x07"], "", 3),
         (["run", "k.cu", "--\x1b]0;title\x07"], "", 2),
     ],

@@ -10,9 +10,12 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from lab.advice.finding import Advice, CodePlace, PerformanceFinding, Rule
 from lab.cli import tables
 from lab.cli.doctor import Diagnosis
 from lab.cli.tables import (
+    print_advice,
+    print_advice_on_best,
     print_best,
     print_changes,
     print_comparison,
@@ -332,3 +335,30 @@ def test_the_winners_of_a_tuning_run_are_named_with_the_kind_of_their_figures(co
         assert f"k0: fastest at 9 sizes of SB_NT, up to 40.00 TFLOP/s ({kind})" in text
         assert "k5" not in text
         assert "2 more kernels are fastest somewhere" in text
+
+
+def test_findings_on_performance_are_printed_with_their_remedies(console):
+    found = [PerformanceFinding(Rule.TAIL_WAVE, CodePlace(), "133 blocks", "132", 0.5, gain) for gain in (2.0, 1.2)]
+    print_advice(console, Advice(tuple(found)), "on the best", 1)
+    assert printed(console).splitlines() == [
+        "on the best",
+        "1. tail wave: 133 blocks; 2.00 x faster without it (predicted)",
+        "   remedy: 132",
+        "1 further findings",
+    ]
+
+
+def test_findings_are_those_of_the_best_variant(console, make):
+    store = make("sweep")
+    outcome = RunOutcome(store.folder, store.run(), store.records, (), False)
+    print_advice_on_best(console, outcome)
+    best = figures.ranked(store.records(), figures.response_of(store.records()))[0]
+    first, *rest = printed(console).splitlines()
+    assert first.startswith(f"performance findings on {best.variant}")
+    assert rest[-1].startswith("not checked: ")
+
+
+def test_without_a_ranked_variant_there_are_no_findings(console, make):
+    store = make("sweep")
+    print_advice_on_best(console, RunOutcome(store.folder, store.run(), lambda: (), (), False))
+    assert printed(console) == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import sys
 
 import pytest
 from rich.console import Console
@@ -81,3 +83,28 @@ def test_a_source_is_highlighted_without_its_control_characters():
 
 def test_an_escape_counts_in_the_width_of_a_text():
     assert terminal.Text("\x1b").cell_len == 6
+
+
+def test_a_broken_pipe_reaches_main_without_a_number():
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(errno.EPIPE, text)
+
+    with pytest.raises(BrokenPipeError) as caught:
+        terminal.write(Console(file=Gone()), [("text", "")])
+    assert caught.value.errno is None  # click ends a command with code 1 otherwise
+
+
+@pytest.mark.parametrize(("lines", "is_paged"), [(5, False), (60, True)])
+def test_a_pager_shows_what_is_longer_than_the_terminal(tmp_path, monkeypatch, lines, is_paged):
+    monkeypatch.setenv("PAGER", f"tee {tmp_path / 'paged'}")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    file = io.StringIO()
+    console = Console(file=file, width=80, height=24, force_terminal=True)
+    with terminal.paged(console):
+        console.print("x\n" * lines, end="")
+    assert (tmp_path / "paged").exists() == is_paged
+    assert (file.getvalue() == "") == is_paged
+    if is_paged:
+        assert (tmp_path / "paged").read_text().count("x\n") == lines

@@ -4,7 +4,7 @@ import pytest
 from mistakes import coded
 
 from lab.base.errors import UserError
-from lab.cli.trial import Asked, experiment_of
+from lab.cli.trial import Asked, experiment_of, try_draft
 
 SOURCE = """__global__ void add(float *c, const float *a, const float *b, int n) {
     int i = blockIdx.x * block_size_x + threadIdx.x;
@@ -61,3 +61,52 @@ def test_mistakes_are_named(source, asked, words):
 def test_only_cuda_is_tried(tmp_path):
     with pytest.raises(UserError, check=coded("syntax", found=".ptx")):
         experiment_of(tmp_path / "k.ptx", Asked())
+
+
+def test_swept_macros_outrank_those_of_the_project(source):
+    (source.parent / "Makefile").write_text("add: add.cu\n\tnvcc -Dblock_size_x=32 -DM=1 add.cu\n")
+    made = experiment_of(source, Asked(parameters=["block_size_x=128,256"]))
+    assert made["parameters"] == {"block_size_x": [128, 256]}
+    assert made["options"] == ["-DM=1"]
+    assert experiment_of(source, Asked())["options"] == ["-Dblock_size_x=32", "-DM=1"]
+    assert "parameters" not in experiment_of(source, Asked())
+
+
+@pytest.mark.parametrize(
+    ("signature", "condition", "sizes"),
+    [
+        ("int N", "i < N", {"N": 77}),
+        ("int count", "i < count", {"count": 77}),
+        ("int rows, int cols", "i < rows * cols", {"rows": 77, "cols": 77}),
+    ],
+)
+def test_n_is_the_size_whatever_the_kernel_calls_it(tmp_path, signature, condition, sizes):
+    body = f"int i = blockIdx.x * 64 + threadIdx.x; if ({condition}) x[i] = 1;"
+    (tmp_path / "k.cu").write_text(f"__global__ void k(float *x, {signature}) {{ {body} }}")
+    draft = try_draft(tmp_path / "k.cu", Asked(problem={"n": "77"}))
+    assert (draft.experiment["problem"], draft.experiment["emulate"], len(draft.notes)) == (sizes, sizes, 1)
+
+
+def test_n_of_a_kernel_without_a_size_is_a_note(tmp_path):
+    (tmp_path / "k.cu").write_text("__global__ void k(float *x) { x[blockIdx.x * 64 + threadIdx.x] = 1; }")
+    (tmp_path / "f.cu").write_text("__global__ void k(float *x) { if (threadIdx.x < 8) x[threadIdx.x] = 1; }")
+    assert try_draft(tmp_path / "k.cu", Asked(problem={"n": "77"})).experiment["problem"] == {"blocks": 77}
+    (note,) = try_draft(tmp_path / "f.cu", Asked(problem={"n": "77"})).notes
+    assert "--n 77" in note
+
+
+def test_an_option_replaces_a_guess(tmp_path):
+    (tmp_path / "k.cu").write_text("__global__ void k(float *x, const int *m) { x[m[threadIdx.x]] = 1; }")
+    (guess,) = try_draft(tmp_path / "k.cu", Asked()).guesses
+    assert guess.key == "arguments.x"
+    assert not try_draft(tmp_path / "k.cu", Asked(arguments=["x=out partial float32[100]"])).guesses
+
+
+def test_a_block_takes_the_place_of_the_parameters_that_are_its_sides(tmp_path):
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;"
+    (tmp_path / "k.cu").write_text(
+        f"__global__ void k(float *x, int n) {{ {body} if (i < n && j < n) x[j * n + i] = 1; }}"
+    )
+    made = try_draft(tmp_path / "k.cu", Asked(geometry={"block": "32; 2"})).experiment
+    assert (made["grid"], made["block"]) == (["ceil_div(n, 32)", "ceil_div(n, 2)"], ["32", "2"])
+    assert not made["parameters"]

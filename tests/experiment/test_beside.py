@@ -247,7 +247,7 @@ def test_the_operator_of_a_file(read):
         (CUDA, "block: 32", "blok: 32", ("unknown key", "kernels[0].blok", "did you mean 'block'?")),
         (CUDA, "    block: 32\n", "", ("a key is missing", "kernels[0].block")),
         (CUDA, "ceil_div(n, 32)", "ceil_div(q, 32)", ("unknown name 'q' in the grid", "kernels[0].grid")),
-        (CUDA, "{c: C, a: A,", "{c: C, a: max(m, n),", ("YAML ends a text at a comma", "kernels[0].arguments.a")),
+        (CUDA, "{c: C, a: A,", "{c: C, a: max(m, n,", ("YAML ends a text at a comma", "kernels[0].arguments.a")),
         (CUDA, "scale", "scales", ("no such kernel", "kernels[0].kernel", "did you mean 'scale'?")),
         (TRITONS, "m: n, n: m", "n: m, m: n",
          ("do not match the function product", "mind the order", "kernels[0].arguments")),

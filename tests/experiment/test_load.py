@@ -284,6 +284,20 @@ def test_compiler_options_are_checked_before_anything_is_built(options, toolchai
     assert caught.value.key.startswith("options")
 
 
+def test_a_file_names_one_gpu_to_predict_for_or_several():
+    assert read(GOOD).gpu == ()
+    assert read(GOOD + "gpu: RTX 4090\n").gpu == ("RTX 4090",)
+    assert read(GOOD + "gpu: [RTX 4090, A10]\n").gpu == ("RTX 4090", "A10")
+
+
+@pytest.mark.parametrize(("text", "line"), [("gpu: RTX 4095\n", 15), ("gpu:\n- A10\n- RTX 4095\n", 17)])
+def test_a_gpu_outside_the_table_is_refused_where_it_is_named(text, line):
+    with pytest.raises(UserError) as caught:
+        read(GOOD + text)
+    assert (caught.value.key, caught.value.found, caught.value.at.line) == ("gpu", "RTX 4095", line)
+    assert "RTX 4090" in caught.value.suggestion
+
+
 def test_names_have_a_length_that_a_file_name_can_have():
     for old, new in (
         ("  - template: gemm/tiled.cu.j2", f"  - template: gemm/tiled.cu.j2\n    name: {'n' * 300}"),

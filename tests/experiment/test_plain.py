@@ -125,7 +125,7 @@ def test_options_may_be_swept(read):
         ("source: add.cu", "source: two.cu", ("several kernels", "ours::second")),
         ("source: add.cu", "source: none.cu", ("no kernel was found in the source", "found: 'none.cu'")),
         ("source: add.cu", "source: add.cu\nkernel: ad", ("no such kernel", "did you mean 'add'?")),
-        ("{c: a + b}", "{c: maximum(a, b)}", ("YAML ends a text at a comma", "'maximum(a'", "in quotes")),
+        ("{c: a + b}", "{c: maximum(a, b}", ("YAML ends a text at a comma", "'maximum(a'", "in quotes")),
         ('a: "float32[n]"', "a: float32[n, 2]", ("not YAML", "in quotes")),
         ("block: block_size\n", "", ("a key is missing", "key: block")),
         ("block: block_size", "block: blocksize", ("unknown name 'blocksize'", "did you mean 'block_size'?")),
@@ -303,6 +303,13 @@ def clustered(folder, text=CLUSTERED_FILE, source=CLUSTERED):
     return run(folder / "k.yaml", RunOptions(output=folder / "out", measure=False)).records
 
 
+def test_ptx_may_end_as_a_string_of_c_does(read, tmp_path):
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry add() { ret; }\n"
+    (tmp_path / "add.ptx").write_text(f"{text}\0")
+    made = read(GOOD.replace("add.cu", "add.ptx\nkernel: add"))
+    assert plan(made, expand(made).points, toolchains(made), ["sm_90"])[0].request.source == text
+
+
 def test_what_is_swept_beside_ptx_is_the_launch(read, tmp_path):
     (tmp_path / "add.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry add() { ret; }\n")
     of_ptx = GOOD.replace("add.cu", "add.ptx\nkernel: add")
@@ -343,3 +350,24 @@ def test_another_carve_out_is_refused_with_its_line(tmp_path, given, key):
     with pytest.raises(UserError, match=r"k\.yaml:6: ") as error:
         carved(tmp_path, f"carveout: {given}\n")
     assert error.value.key == key
+
+
+def test_the_root_is_a_folder_above_the_file(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "include").mkdir()
+    (tmp_path / "sub" / "add.cu").write_text('#include "../bounds.h"\n' + SOURCE)
+    (tmp_path / "bounds.h").write_text("// none\n")
+    text = GOOD + "archs: [sm_90]\n"
+
+    def mistake(keys):
+        with pytest.raises(UserError) as caught:
+            from_text(text + keys, tmp_path / "sub" / "add.yaml")
+        return caught.value.key, caught.value.found
+
+    assert mistake("") == ("root", "../bounds.h")
+    assert mistake("root: ./missing\n") == ("root", "./missing")
+    assert mistake("root: ../include\n") == ("root", "../include")
+    assert mistake("root: ..\ninclude: [../../]\n") == ("include[0]", "../../")
+    experiment = from_text(text + "root: ..\ninclude: [../include]\n", tmp_path / "sub" / "add.yaml")
+    (first, *_) = plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs)
+    assert dict(first.request.included) == {"bounds.h": "// none\n"}

@@ -185,10 +185,37 @@ def test_a_config_that_lacks_a_constexpr(read):
         read(text)
 
 
-def test_a_default_that_only_python_knows(read):
-    text = GOOD.replace("k.py:scale", "k.py:other").replace("{BLOCK: [512, 1024]}", "{}").replace("BLOCK)", "64)")
-    with pytest.raises(UserError, check=coded("wrong-value", key="arguments", line=4)):
-        read(text)
+def test_a_default_that_only_python_knows_is_left_to_it(read):
+    text = "source: k.py:other\narguments: {x: 'out float32[4]'}\ngrid: 1\n"
+    source = restored(planned(read(text))[0].request)
+    assert source.constants == ()
+    given = restored(planned(read(f"{text}parameters: {{MODE: tl.float16}}\n"))[0].request)
+    assert given.constants == (("MODE", "tl.float16"),)
+
+
+def test_an_argument_may_be_none(read):
+    text = GOOD.replace('x: "float32[n]"', "x: none").replace("2 * x", "2")
+    source = restored(planned(read(text))[0].request)
+    assert [name for name, _ in source.signature] == ["out", "n", "factor"]
+    assert ("x", None) in source.constants
+
+
+def test_a_tuple_is_a_mapping_of_its_members(read):
+    text = GOOD.replace('factor: "float32 = 2"', 'factor: {a: "float32 = 2", b: "int32 = n"}').replace("2 * x", "a * x")
+    source = restored(planned(read(text))[0].request)
+    assert source.tuples == (("factor", ("a", "b")),)
+    assert source.signature[-2:] == (("a", "fp32"), ("b", "i32"))
+
+
+def test_modules_that_the_file_imports_travel_with_it_and_decide_the_variant(read, tmp_path):
+    (tmp_path / "k.py").write_text("from tools.index import row\n" + SOURCE)
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "index.py").write_text("row = 1\n")
+    (first, *_) = planned(read(GOOD))
+    source = restored(first.request)
+    assert (source.path, source.included) == ("", (("tools/index.py", "row = 1\n"),))
+    (tmp_path / "tools" / "index.py").write_text("row = 2\n")
+    assert planned(read(GOOD))[0].variant != first.variant
 
 
 def test_configs_are_for_triton(read, tmp_path):
@@ -202,3 +229,30 @@ def test_all_mistakes_are_reported_together(read):
         read(GOOD.replace("[4, 8]", "3").replace("{BLOCK:", "{BLOK:").replace("factor:", "factors:"))
     for part in ("num_warps is wrong", "no such constexpr", "do not match"):
         assert part in str(caught.value)
+
+
+TUNED = """import triton
+
+def configs():
+    every = [(b, k, w) for b in range(16, 400, 16) for k in "abcd" for w in (2, 8)]
+    return [triton.Config({"BLOCK": b, "KIND": k}, num_warps=w) for b, k, w in every if b != 32 or w == 2]
+
+@triton.autotune(configs(), key=["n"])
+@triton.jit
+def f(x, n, BLOCK: tl.constexpr, KIND: tl.constexpr):
+    pass
+"""
+
+
+def test_configs_of_the_decorator_vary_together_however_many(read, tmp_path):
+    (tmp_path / "t.py").write_text(TUNED)
+    text = "source: t.py\nproblem: {n: 64}\narguments: {x: 'out float32[n]', n: int32}\ngrid: 1\nconfigs: autotune\n"
+    points = [point.parameters for point in expand(read(text)).points]
+    assert len(points) == 24 * 4 * 2 - 4
+    assert {one["num_warps"] for one in points if one["BLOCK"] == 32} == {2}
+
+
+def test_configs_that_no_decorator_says(read):
+    with pytest.raises(UserError) as caught:
+        read(GOOD.replace("{num_warps: [4, 8]}", "autotune"))
+    assert (caught.value.key, caught.value.found) == ("configs", "autotune")

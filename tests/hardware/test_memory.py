@@ -116,9 +116,9 @@ def test_halves_of_a_sector_that_distant_lanes_copy_make_one_request():
 
 
 def test_inactive_lanes_add_no_value() -> None:
-    assert traffic._distinct(row(LANES + 10), row(LANES < 3)).tolist() == [3]
-    assert traffic._distinct(row(LANES // 8), ALL).tolist() == [4]
-    assert traffic._distinct(row(LANES), row(LANES < 0)).tolist() == [0]
+    assert traffic.distinct_values(row(LANES + 10), row(LANES < 3)).tolist() == [3]
+    assert traffic.distinct_values(row(LANES // 8), ALL).tolist() == [4]
+    assert traffic.distinct_values(row(LANES), row(LANES < 0)).tolist() == [0]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -19,6 +19,7 @@ from lab.predict.variant_scores import (
     _whole_steps,
     lean,
     rate,
+    real_work,
     scores,
     scores_of_problem,
 )
@@ -455,3 +456,12 @@ def test_tiles_of_blocks_that_stay_are_whole(tiled):
     found = _launch(record, step, 8192.0, 32.0)
     assert found.products == {"float16": pytest.approx(64 * 2048 * 22 * 22 / 4 * 32)}
     assert found.uneven == pytest.approx(4 / (22 * 22 / 132))
+
+
+def test_work_of_a_variant_alone_has_its_score(one):
+    record = one(executed=counted(1000, sectors=64), looped=counted(900, sectors=64))
+    work = real_work(record)
+    assert work is not None
+    assert work.score() == scores_of_problem([record])[record.variant]
+    assert len(work.launches) == 1
+    assert real_work(replace(record, emulation=None)) is None

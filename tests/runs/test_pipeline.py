@@ -18,6 +18,7 @@ from lab.gpu.counters.profile import Counted
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
+from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Condition, Status, Suspicion
 from lab.report.columns import row as cells_of
 from lab.report.registry.registry import columns_for
@@ -174,12 +175,61 @@ def test_compilers_side_by_side(experiment, tmp_path, no_gpu):
     assert "All 2 compilers compile 2 of the 2 sources" in page
 
 
+def test_an_architecture_that_nvdisasm_dropped_costs_the_sass_alone(experiment, tmp_path, no_gpu, monkeypatch):
+    if find_nvrtc("12.9") is None:
+        pytest.skip("NVRTC 12.9 is not installed: python -m pip install -e '.[compilers]'")
+    monkeypatch.setattr("lab.toolchain.disassembly.nvdisasm._others", lambda: ())
+    (tmp_path / "twice.cu").write_text(
+        'extern "C" __global__ void twice(const float* a, float* b) { int i = threadIdx.x; b[i] = a[i] * 2 + a[0]; }'
+    )
+    experiment.write_text(
+        "source: twice.cu\nproblem: {n: 64}\nemulate: {n: 32}\narguments: {a: 'float32[n]', b: 'out float32[n]'}\n"
+        "grid: 1\nblock: n\nreference: {b: 'a * 2 + a[0]'}\narchs: [sm_70]\ntoolchains: [nvrtc==12.9]\n"
+    )
+    outcome = run(experiment, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), no_gpu)
+    (record,) = outcome.records
+    assert record.status.sound
+    assert record.emulation.verification.passed
+    assert (record.prediction.gpu, record.sass) == ("V100 SXM2", None)
+    assert record.ptx.counts.fma == 1
+    assert [bound.name for bound in record.prediction.bounds] == ["DRAM"]
+    assert scores([record])
+    assert "sm_70" in record.build.lacking
+    files = {p.name for p in (tmp_path / "out" / "variants" / record.variant).iterdir()}
+    assert "kernel.ptx" in files
+    assert "kernel.sass" not in files
+    assert "sm_70" in (tmp_path / "out" / "index.html").read_text()
+
+
 def test_a_rule_follows_the_architecture_that_is_built_for(experiment, tmp_path, no_gpu):
     rule = "constraints: [depth == (4 if block_shared_bytes > 200000 else 2)]"
     experiment.write_text(EXPERIMENT.replace("[1, 2, 4, 8]}", f"[1, 2, 4, 8]}}, {rule}"))
     for arch, depth in (("sm_90", 4), ("sm_80", 2)):
         planned_run = _read(experiment, RunOptions(output=tmp_path / arch, archs=(arch,)), no_gpu)
         assert [point.parameters["depth"] for point in planned_run.planned.points] == [depth]
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({"archs": ("sm_89",)}, "L40S"),
+        ({"archs": ("sm_89",), "gpus": ("RTX 4060",)}, "RTX 4060"),
+        ({"gpus": ("RTX 4060",)}, "RTX 4060"),
+    ],
+)
+def test_a_named_gpu_is_predicted_for_and_an_unnamed_is_asked_for(experiment, tmp_path, no_gpu, options, target):
+    experiment.write_text(EXPERIMENT.replace("[1, 2, 4, 8]", "[1]").replace("archs: [sm_90]", "archs: [auto]"))
+    outcome = run(experiment, RunOptions(output=tmp_path / "out", jobs=1, emulate=False, **options), Watcher(), no_gpu)
+    assert {(r.arch, r.prediction.gpu) for r in outcome.records} == {("sm_89", target)}
+    asked = [note for note in outcome.run.notes if "predicted for L40S" in note]
+    assert len(asked) == ("gpus" not in options)
+
+
+def test_a_gpu_that_does_not_run_the_code_is_refused(experiment, tmp_path, no_gpu):
+    with pytest.raises(UserError) as caught:
+        run(experiment, RunOptions(output=tmp_path, archs=("sm_90",), gpus=("RTX 4090",)), Watcher(), no_gpu)
+    assert (caught.value.key, caught.value.found) == ("archs", "sm_90")
+    assert "sm_89" in caught.value.accepted
 
 
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):
@@ -419,8 +469,8 @@ def test_ctrl_c_keeps_what_is_finished(experiment, tmp_path, no_gpu):
     assert (tmp_path / "out" / "index.html").is_file()
 
 
-def test_an_architecture_without_a_product_in_the_table_has_no_prediction(experiment, tmp_path, no_gpu):
-    outcome = run(experiment, RunOptions(output=tmp_path / "out", archs=("sm_121",)), Watcher(), no_gpu)
+def test_an_architecture_outside_the_table_has_no_prediction(experiment, tmp_path, no_gpu):
+    outcome = run(experiment, RunOptions(output=tmp_path / "out", archs=("sm_88",)), Watcher(), no_gpu)
     assert [r.status for r in outcome.records] == [Status.INSPECTED] * 3 + [Status.COMPILE_FAILED]
     assert not any(r.prediction for r in outcome.records)
 

@@ -10,7 +10,7 @@ import pytest
 from mistakes import coded
 
 from lab.base.errors import UserError
-from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCount
+from lab.emulator.results import AccessPattern, ExecutedCounts, LineCount, LoopCounts, MemoryCount
 from lab.isa.model import InstructionClass
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
@@ -22,6 +22,7 @@ from lab.stages.emulate import (
     ReferenceLaunch,
     Sample,
     alike,
+    costly,
     emulate,
     hottest,
     not_executed,
@@ -384,3 +385,9 @@ def test_samples_end_where_the_work_grows_too_fast(compared, monkeypatch):
     monkeypatch.setattr("lab.stages.emulate._MOMENT", 15 * once)  # 4 are executed, 16 are foreseen
     emulation = emulate(replace(compared, samples=samples), PTX)
     assert emulation.sample.launches[0].launch.grid == (4, 1, 1)
+
+
+def test_patterns_that_waste_most_come_first():
+    made = [AccessPattern(line, "shared.load", 4, (), 2, cost, 2) for line, cost in enumerate((2, 4, 64))]
+    assert [one.line for one in costly(made)] == [2, 1]
+    assert len(costly(made * 100)) == 64

@@ -22,6 +22,21 @@ def test_what_is_no_target(arch: str) -> None:
     assert not can_target(arch, LISTED)
 
 
+@pytest.mark.parametrize(
+    ("arch", "version", "can"),
+    [
+        ("sm_90", "11.8.89", True),
+        ("sm_90a", "11.8.89", False),
+        ("sm_90a", "12.0.76", True),
+        ("sm_100f", "12.8.93", False),
+        ("sm_100f", "12.9.86", True),
+        ("sm_100f", "", True),
+    ],
+)
+def test_suffixes_came_with_a_release(arch: str, version: str, can: bool) -> None:
+    assert can_target(arch, LISTED, version) is can
+
+
 def test_a_compiler_without_a_list_may_target_anything_that_exists() -> None:
     assert can_target("sm_50", ())
     assert not can_target("sm_50a", ())

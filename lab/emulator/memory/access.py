@@ -241,6 +241,9 @@ class MemoryUnit:
         """Tally the traffic of an access to shared or global memory; `verb` is `load`, `store` or `atomic`."""
         if self._counters is not None and reach.region.space in ("shared", "global"):
             self._counters.memory(position, f"{reach.region.space}.{verb}", reach.offsets, width, reach.lanes)
+        if self._trace is not None:
+            key = f"{reach.region.space}.{verb}"
+            self._trace.samples.note(position, key, reach.offsets, width, reach.lanes.indices())
         if reach.region.space == "global":
             self._note(verb, reach.region, reach.offsets, width, reach.lanes)
 

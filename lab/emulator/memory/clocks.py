@@ -558,12 +558,23 @@ class BatchClocks:
             limit: The time ordered by the block's barriers, for each of its threads; None for the current one.
         """
         block, times = self._times(threads, own, self.limit[threads].max() if limit is None else limit)
-        knowledge: KnownTimes | None = KnownTimes({block: times})
+        met = 0 if self._cluster_limit is None else int(self._cluster_limit[threads].max())
+        peers = self._peers(block) if met else ()
+        knowledge: KnownTimes | None = KnownTimes(
+            {block: times} | {shared: np.full(len(times), met) for shared in peers}
+        )
         know = self.launch.know
         if know is not None:
-            for shared in {id(shared): shared for shared in know[threads + self.base].tolist()}.values():
+            for shared in {id(one): one for one in know[threads + self.base].tolist()}.values():
                 knowledge = self.launch.join(knowledge, shared)
         return knowledge
+
+    def _peers(self, block: int) -> list[int]:
+        """Return the other blocks of a cluster, by their numbers in the launch."""
+        first = self.base // self.launch.padded
+        row = block - first
+        start = row - row % self._batch.cluster
+        return [first + one for one in range(start, start + self._batch.cluster) if one != row]
 
     def _teach(self, threads: Indices, knowledge: KnownTimes | None, *, loosely: bool = False) -> None:
         """Merge knowledge into (count,) threads of the batch; loosely if only the leniency for locks justifies it."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from lab.base.warp import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.arrays import Addresses, Indices
 from lab.emulator.memory.memory import SEGMENT_SHIFT, Region
+from lab.emulator.memory.samples import AccessSamples
 from lab.emulator.results import ReuseCount
 
 THREADS: Final = 256
@@ -58,9 +59,14 @@ class _Accesses(NamedTuple):
 
 
 class AccessTrace:
-    """A trace of global-memory accesses."""
+    """A trace of global-memory accesses.
+
+    Attributes:
+        samples: Addresses of each instruction's first requests.
+    """
 
     def __init__(self) -> None:
+        self.samples = AccessSamples()
         self._loads: list[_Noted] = []
         self._stores: list[_Noted] = []
         self._lanes, self._group = 0, 0

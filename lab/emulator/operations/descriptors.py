@@ -52,6 +52,22 @@ def decode(words: NDArray[np.uint64]) -> Descriptors:
     return Descriptors(field(0), field(16), field(32), base, _PIECES[(words >> np.uint64(62)).astype(np.int64)])
 
 
+def decode_tcgen05(word: int) -> Descriptors | None:
+    """Decode a matrix descriptor of tcgen05, as (1,) arrays; None where a fixed field has another value.
+
+    Its patterns are those of wgmma; the mode of swizzling has three bits. Offsets that are absolute addresses, and
+    swizzling by 32 bytes, are not known here.
+    """
+    pieces = {0: 1, 2: 8, 4: 4, 6: 2}.get(word >> 61)
+    if pieces is None or word >> 46 & 7 != 1 or word >> 52 & 0x1FF:
+        return None
+
+    def field(first: int) -> Addresses:
+        return np.array([(word >> first & int(_FIELD)) * PIECE])
+
+    return Descriptors(field(0), field(16), field(32), np.array([word >> 49 & 7]), np.array([pieces]))
+
+
 def along_k(descriptors: Descriptors, rows: int, count: int) -> Addresses:
     """Return the piece addresses of matrices whose rows (columns of B) are contiguous along k.
 

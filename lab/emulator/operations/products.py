@@ -21,7 +21,7 @@ from lab.emulator import floats
 from lab.emulator.arrays import Doubles
 from lab.emulator.operations.elements import SMALLEST
 
-Unit = Literal["mma", "wgmma"]
+Unit = Literal["mma", "wgmma", "tcgen05"]
 """The kind of matrix instruction: a warp's or a warpgroup's."""
 
 
@@ -54,6 +54,10 @@ RULES: dict[tuple[Unit, str], SumRule] = {
     ("wgmma", "bf16"): _HALF,
     ("wgmma", "tf32"): _SINGLE,
     ("wgmma", "fp8"): SumRule(block=32, kept=13, fraction=13),
+    ("tcgen05", "f16"): _HALF,
+    ("tcgen05", "bf16"): _HALF,
+    ("tcgen05", "tf32"): _SINGLE,
+    ("tcgen05", "fp8"): SumRule(block=32, kept=25),
 }
 """Accumulation rules by unit and element type, on an H200 (sm_90)."""
 

@@ -10,6 +10,7 @@ from lab.emulator.binding import OperandBinder
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.tensor import TensorMemory
 from lab.emulator.opcodes import Opcode
 from lab.emulator.tally import Counters
 from lab.emulator.waiting.mbarriers import Mbarriers
@@ -30,6 +31,7 @@ class Site:
         memory: Loads and stores.
         mbarriers: The mbarriers of the batch's blocks.
         warpgroups: In-flight work of the batch's warpgroups.
+        tensor: The tensor memory of the batch's blocks.
         findings: The collector of faults.
         counters: Tallies, or None.
     """
@@ -40,6 +42,7 @@ class Site:
     memory: MemoryUnit
     mbarriers: Mbarriers
     warpgroups: Warpgroups
+    tensor: TensorMemory
     findings: BatchFindings
     counters: Counters | None
 

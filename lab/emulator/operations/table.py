@@ -18,6 +18,7 @@ from lab.emulator.operations import (
     memory,
     move,
     system,
+    tcgen05,
     tensorcopies,
     tensormaps,
     video,
@@ -28,7 +29,7 @@ from lab.emulator.operations import (
 
 MODULES = (
     asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
-    matrix, mbarrier, memory, move, tensorcopies, tensormaps, video, warp,
+    matrix, mbarrier, memory, move, tcgen05, tensorcopies, tensormaps, video, warp,
     wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""

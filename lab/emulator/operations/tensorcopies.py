@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +28,9 @@ _TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
 _RANKS = ("1d", "2d", "3d", "4d", "5d")
 _GRAIN = 128
 """The alignment of tensor copies in shared memory, in bytes."""
+
+_TOGETHER = 4
+"""Rows that tile::gather4 loads and tile::scatter4 stores."""
 
 _ROW_SHIFT = 7  # the bits of an address that swizzle begin here
 
@@ -50,6 +54,9 @@ def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
     pixels = op.flag("im2col")
     if pixels and rank < LEAST_IM2COL_RANK:
         raise UnknownForm(f"im2col of {rank} dimensions; expected {LEAST_IM2COL_RANK} to {MOST_RANK}")
+    gathers, scatters = op.flag("tile::gather4"), op.flag("tile::scatter4")
+    if (gathers or scatters) and (pixels or rank != 2):  # noqa: PLR2004 - dimensions
+        raise UnknownForm(f"four rows of a tensor of {rank} dimensions; expected 2")
     if not pixels:
         op.flag("tile")
     form = bulk.take_form(op)
@@ -64,17 +71,19 @@ def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
         raise UnknownForm("im2col: pixels are loaded, and not stored")
     if len(texts) != (2 if outward else 3 + pixels + form.multicast):
         raise UnknownForm(f"{len(site.texts)} operands")
+    if gathers if outward else scatters:
+        raise UnknownForm("tile::gather4 loads, and tile::scatter4 stores")
     if outward:
-        return _outward(site, texts, rank, reduces)
+        return _outward(site, texts, rank, reduces, scatters=scatters)
     if reduces:
         raise UnknownForm("a reduction that is not in global memory")
     shifts = _shifts(site, texts.pop(3), rank) if pixels else None
-    return _inward(site, texts, rank, shifts, multicast=form.multicast)
+    return _inward(site, texts, rank, shifts, multicast=form.multicast, gathers=gathers)
 
 
-def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
+def _outward(site: Site, texts: list[str], rank: int, reduces: str, *, scatters: bool) -> Run:
     """Build a copy, or a reduction by `reduces`, from shared to global memory."""
-    read_map, read_coordinates = _operands(site, texts[0], rank)
+    read_map, read_coordinates = _operands(site, texts[0], 1 + _TOGETHER if scatters else rank)
     of, block_of = site.operands.address(texts[1], "shared"), site.batch.block_of
 
     def run(lanes: Lanes) -> None:
@@ -87,8 +96,12 @@ def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
             if described and reduces and not bulk.combines(reduces, described.element):
                 reason = f"the tensor map's elements are {described.element}"
                 raise unsupported(site.operands.instruction, reason)
+            if described and scatters:
+                described = _of_four(asker, described)
             if described and asker.fits(int(sources[i]), described.box_bytes, _GRAIN, verb="from"):
-                _store_box(asker, described, coordinates[i].tolist(), int(sources[i]), reduces)
+                corner = coordinates[i].tolist()
+                rows = _four_rows(described, corner) if scatters else _rows(described, corner, whole_grains=True)
+                _store_box(asker, described, rows, int(sources[i]), reduces)
 
     return run
 
@@ -107,7 +120,9 @@ def _once_a_warp(threads: Indices, operands: Addresses) -> list[int]:
     return sorted(first.tolist())
 
 
-def _inward(site: Site, texts: list[str], rank: int, shifts: Coordinates | None, *, multicast: bool) -> Run:
+def _inward(
+    site: Site, texts: list[str], rank: int, shifts: Coordinates | None, *, multicast: bool, gathers: bool
+) -> Run:
     """Build a copy from global to the shared memory of one or several blocks of the cluster.
 
     Args:
@@ -116,8 +131,9 @@ def _inward(site: Site, texts: list[str], rank: int, shifts: Coordinates | None,
         rank: Dimensions of the tensor.
         shifts: Reads the im2col offsets; None for tiles.
         multicast: Several blocks receive the copy.
+        gathers: The box is of four rows that need not follow one another.
     """
-    read_map, read_coordinates = _operands(site, texts[1], rank)
+    read_map, read_coordinates = _operands(site, texts[1], 1 + _TOGETHER if gathers else rank)
     to, at = site.operands.address(texts[0], "shared"), site.operands.address(texts[2], "shared")
     mask = site.operands.source(texts[3], "u16") if multicast else None
 
@@ -127,18 +143,45 @@ def _inward(site: Site, texts: list[str], rank: int, shifts: Coordinates | None,
         masks = None if mask is None else lanes.fill(mask(lanes)).astype(np.int64)
         for i, target, asker in bulk.askers(site, lanes, to(lanes), at(lanes), masks):
             described = _described(asker, int(maps[i]), rank, pixels=shifted is not None)
+            if described and gathers:
+                described = _of_four(asker, described)
             if described and asker.fits(target, described.box_bytes, _GRAIN):
                 corner = coordinates[i].tolist()
                 if described.pixels is not None and shifted is not None:
                     rows = _pixels(asker, described, described.pixels, corner, shifted[i].tolist())
                 else:
-                    rows = _rows(described, corner)
+                    rows = _four_rows(described, corner) if gathers else _rows(described, corner)
                 _load_box(asker, described, rows, target)
 
     return run
 
 
 Coordinates = Callable[[Lanes], Addresses]
+
+
+def _of_four(asker: Asker, described: Descriptor) -> Descriptor | None:
+    """Return a map of single rows as one of four rows; None, and a finding, where its boxes have more rows."""
+    columns, rows = described.box
+    if rows != 1:
+        detail = f"the tensor map's boxes have {rows} rows; for tile::gather4 and tile::scatter4 they have 1"
+        asker.find("out-of-bounds", detail, described.base)
+        return None
+    return replace(described, box=(columns, _TOGETHER))
+
+
+def _four_rows(described: Descriptor, corner: list[int]) -> tuple[Addresses, Addresses, int]:
+    """Return the parts of four rows of a matrix that lie in it, as `_rows` does.
+
+    Args:
+        described: The matrix, with a box of four rows.
+        corner: The first column, and the number of each row.
+    """
+    size, (columns, _) = described.element_bytes, described.box
+    first, last = max(corner[0], 0), min(corner[0] + columns, described.extents[0])
+    rows = np.array(corner[1:], np.int64)
+    inside = np.flatnonzero((rows >= 0) & (rows < described.extents[1]) & (first < last))
+    places = (inside * columns + first - corner[0]) * size
+    return rows[inside] * described.strides[0] + first * size, places, max(0, last - first) * size
 
 
 def _operands(site: Site, text: str, rank: int) -> tuple[Callable[[Lanes], Addresses], Coordinates]:
@@ -293,13 +336,15 @@ def _load_box(asker: Asker, described: Descriptor, rows: tuple[Addresses, Addres
     bulk.count(asker, described.box_bytes, sectors, fetched, tensor=described.base)
 
 
-def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int, reduces: str) -> None:
+def _store_box(
+    asker: Asker, described: Descriptor, rows: tuple[Addresses, Addresses, int], source: int, reduces: str
+) -> None:
     """Store or reduce a box, clipped to the tensor rounded up to 16 bytes.
 
     An H200 stores whole pieces of 16 bytes: with rows of 65 elements of 2 bytes at a stride of 72 elements, it
     overwrites the element after each row.
     """
-    offsets, places, length = _rows(described, corner, whole_grains=True)
+    offsets, places, length = rows
     combine = bulk.reduction(reduces, described.element) if reduces else None
     stored = _swizzled(bulk.spans(places, length), source, described)
     values = bulk.collect(asker, source, described.box_bytes, stored)

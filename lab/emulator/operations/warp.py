@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Mask, Scalar, Words
 from lab.emulator.binding import Read, Write
+from lab.emulator.floats import NAN32
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.watch import ForeignReads
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
@@ -16,6 +17,7 @@ from lab.emulator.operations.system import Run, Site, system
 _LANES = np.arange(WARP_SIZE, dtype=np.uint32)
 _LAST_LANE = WARP_SIZE - 1
 _EVERY_LANE = 0xFFFFFFFF
+_SIGN = np.uint32(0x80000000)
 SHUFFLES = ("up", "down", "bfly", "idx")
 _NOT_MEMBER = "these lanes are not in their own member mask"
 
@@ -236,6 +238,8 @@ def redux(site: Site, op: Opcode) -> Run:
     """Build integer reductions over the lanes of a warp."""
     op.one_of(("sync",))
     mode = op.one_of(("add", "min", "max", "and", "or", "xor"))
+    if mode in ("min", "max") and op.parts[-1:] == ["f32"]:
+        return _float_redux(site, op, mode)
     t = op.one_of(("b32",) if mode in ("and", "or", "xor") else ("u32", "s32"))
     op.finish()
     destination, source, mask = site.texts
@@ -252,6 +256,31 @@ def redux(site: Site, op: Opcode) -> Run:
         members = company(lanes, read_mask(lanes))
         terms = np.where(members, values[:, None, :], DTYPES[t].type(neutral))
         write(lanes, pick(lanes, ufunc.reduce(terms, axis=2, dtype=DTYPES[t])))
+
+    return run
+
+
+def _float_redux(site: Site, op: Opcode, mode: str) -> Run:
+    """Build redux.sync.min and max of float32 (sm_100a): -0.0 lies below +0.0, and a NaN that results is canonical."""
+    absolute, poisons = op.flag("abs"), op.flag("NaN")
+    op.one_of(("f32",))
+    op.finish()
+    destination, source, mask = site.texts
+    read, write = site.operands.source(source, "b32"), site.operands.target(destination, "b32")
+    read_mask = _members(site, site.operands.source(mask, "b32"))
+    ufunc, neutral = (np.minimum, _EVERY_LANE) if mode == "min" else (np.maximum, 0)
+
+    def run(lanes: Lanes) -> None:
+        bits = by_warp(lanes, read(lanes)) & np.uint32(~_SIGN if absolute else _EVERY_LANE)
+        members = company(lanes, read_mask(lanes))
+        nan = np.isnan(bits.view(np.float32))
+        # unsigned integers in the order of the floats: of negative ones all bits are flipped, of others the sign
+        keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+        numbers = members & ~nan[:, None, :]
+        best = ufunc.reduce(np.where(numbers, keys[:, None, :], np.uint32(neutral)), axis=2, dtype=np.uint32)
+        result = np.where(best & _SIGN, best & ~_SIGN, ~best)
+        invalid = (members & nan[:, None, :]).any(axis=2) if poisons else ~numbers.any(axis=2)
+        write(lanes, pick(lanes, np.where(invalid, NAN32, result)))
 
     return run
 

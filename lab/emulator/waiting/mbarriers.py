@@ -22,6 +22,7 @@ from lab.emulator.memory.clocks import Place
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.order import WARPS
 from lab.emulator.memory.races import Conflict
+from lab.emulator.memory.tensor import TensorMemory
 from lab.emulator.memory.watch import AccessWatch, never_same
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.pool import Location, Pool
@@ -93,6 +94,7 @@ class Mbarriers:
     """The mbarriers of a batch, numbered by offset, which is mostly the same in every block.
 
     Attributes:
+        tensor: Tensor memory, whose products may be complete with a phase; None without any.
         flipped: A phase has completed since the last `release`, and threads are waiting.
         _used: (mbarriers, blocks of a cluster, threads) stamps of each thread's latest use of the block's own one.
         _saw: (mbarriers, threads) number of phases each thread has seen complete.
@@ -134,6 +136,7 @@ class Mbarriers:
         )
         self._waiting: list[_Wait] = []
         self._decides = decides
+        self.tensor: TensorMemory | None = None
         self._changes = 0
         self._polled_at = -1  # changes when polling threads last continued without success
         self.flipped = False
@@ -527,6 +530,8 @@ class Mbarriers:
                 if self._watch.bulk is not None:
                     self._watch.bulk.see(ready.numbers, wait.parities[completed], ready.threads, ready.blocks)
                     self._acquire(ready, relaxed=wait.relaxed)
+                    if self.tensor is not None:
+                        self.tensor.see(ready.threads)
                 self._go_on(wait, ready.threads, success=True)
             if not completed.all():
                 self._waiting.append(replace(wait, named=targets.where(~completed), parities=wait.parities[~completed]))

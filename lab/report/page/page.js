@@ -519,6 +519,17 @@
       rest.length ? make("details", {}, make("summary", {}, `${rest.length} more`), make("ol", { start: AT_ONCE + 1 }, ...rest)) : null);
   }
 
+  /** Performance findings of a variant, the largest gain first. */
+  function adviceList(variant, advice) {
+    if (!advice || !(advice.findings.length || advice.closing)) return null;
+    const items = advice.findings.map((one) => make("li", {},
+        make("strong", {}, one.rule), ...(one.place ? [" at ", one.anchor ? make("a", { href: `#v-${encodeURIComponent(variant)}:${one.anchor}` }, one.place) : one.place] : []), `: ${one.cause}; ${one.gain}`,
+        one.text ? make("code", {}, one.text) : null,
+        make("span", { class: "meta" }, `remedy: ${one.remedy}`)));
+    return make("div", { class: "findings" }, make("h3", {}, "Performance findings ", make("span", { class: "chip predicted" }, "predicted")),
+      items.length ? make("ol", {}, ...items) : null, advice.closing ? make("p", { class: "meta" }, advice.closing) : null);
+  }
+
   /** Scroll a listing to one of its lines, and show its pane if it is hidden. */
   function goTo(place) {
     const line = document.querySelector("#viewer .code") && $(place);
@@ -637,6 +648,7 @@
         make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
         detail.findings.length ? findingList(variant, detail.findings) : null,
+        adviceList(variant, detail.advice),
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
         ...detail.maps.map(accessMap),
         detail.difference ? make("p", { class: "note" }, detail.difference) : null,

@@ -31,6 +31,7 @@ from lab.report.columns import Column, Value
 from lab.report.facts import repeatability
 from lab.report.facts.agreement import loss
 from lab.report.page.csp import policy
+from lab.report.variant.advised import advice_on, advice_rows
 from lab.report.variant.faults import findings_of
 from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, unpack
 from lab.store.database import Store, variant_folder
@@ -79,7 +80,8 @@ def page(
         budget: Bytes that embedded listings may take.
         aside: Where listings are prepared.
     """
-    packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget, aside)
+    best = ranked(analysis.records, analysis.response)
+    packed = pack_variants(store, analysis.records, best, budget, aside)
     used = {segment.cls for segment in analysis.slices}
     return (
         environment()
@@ -90,6 +92,8 @@ def page(
             charts={chart.id: chart for chart in charts},
             pngs=pngs,
             packed=packed,
+            best=best[0] if best else None,
+            advice=advice_rows(advice_on(store, best[0]), {best[0].template, FILES["source"]}) if best else None,
             data=_data(analysis, charts, packed) | {"beside": _files_beside(folder, analysis.records)},
             **own_code(*(f"page/{name}" for name in SCRIPTS)),
             classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],

@@ -27,9 +27,11 @@ from lab.isa.mix import KernelMix
 from lab.recorded.run_records import VariantRecord
 from lab.report.aside import HERE, Aside
 from lab.report.variant import sasstext
+from lab.report.variant.advised import advice_rows
 from lab.report.variant.details import variant_detail
 from lab.report.variant.faults import marked_lines
 from lab.report.variant.places import LINES, sass_places, source_number, text_of
+from lab.store.advice import advice_of
 from lab.store.database import PROVENANCE, Store
 
 BUDGET: Final = 3_000_000
@@ -235,6 +237,7 @@ def _texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str
         texts["sass"] = sasstext.compact(texts["sass"])
     detail = {**variant_detail(record), "provenance": folder.read_text(PROVENANCE) or "", "first": first}
     detail["places"] = places
+    detail["advice"] = advice_rows(advice_of(folder, record), source_names)
     texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
     return texts
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.tokens import Token, TokenKind, behind, live_tokens
+from lab.toolchain.nvrtc.standard import is_trait
 
 _DEVICE = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__", "__tile_global__"})
 _CONSTANT = frozenset({"constexpr", "consteval", "constinit"})
@@ -468,7 +469,7 @@ class _Reader:
         for at, text in enumerate(texts):
             following = texts[at + 1 : at + 3]
             before = texts[at - 1] if at else ""
-            if text == "std" and following[:1] == ["::"] and following[1:] and following[1] not in _DEVICE_STD:
+            if text == "std" and following[:1] == ["::"] and following[1:] and not _is_device_std(following[1]):
                 return True
             if text == "thrust" and following[1:] and following[1] in _HOST_OF_THRUST:
                 return True
@@ -580,12 +581,20 @@ class _Reader:
         if state.parameters or state.equals:
             return
         is_named = before is not None and before.kind is TokenKind.WORD and before.text not in _NO_NAME
-        if at + 1 < len(self.stream) and self.stream[at + 1].kind in _VALUES:  # unsigned n(4);
+        if self._holds_value(at):
             return
         is_operator = state.name == "operator"
         if is_operator or (is_named and self._text(at + 1) not in ("*", "&")):
             state.parameters = True
             state.name = state.name or (before.text if before else "")
+
+    def _holds_value(self, at: int) -> bool:
+        """Return whether a parenthesis holds a variable's value: `unsigned n(4);`, `int m(n / 2);`, `int m(N);`."""
+        inside = self.stream[at + 1 : behind(self.stream, at) - 1]
+        if inside and inside[0].kind in _VALUES:
+            return True
+        is_product = any(one.text in ("+", "-", "/", "%", "?") for one in _outside_parentheses(inside))
+        return is_product or (len(inside) == 1 and self.known.macros.get(inside[0].text, "")[:1].isdigit())
 
 
 @dataclass(slots=True)
@@ -636,6 +645,10 @@ def _outside_parentheses(head: Sequence[Token]) -> list[Token]:
             outside.append(token)
         depth += token.text == "("
     return outside
+
+
+def _is_device_std(name: str) -> bool:
+    return name in _DEVICE_STD or is_trait(name)
 
 
 def _is_foreign_annotation(word: str) -> bool:

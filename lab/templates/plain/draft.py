@@ -1,23 +1,26 @@
 """Draft of an experiment file from a plain CUDA source, for `lab new`.
 
 Types, names and order come from the kernel's head and are certain. Where host code in the source launches the kernel,
-arguments of its template, sizes, grid, block and shared memory are the launch's. Otherwise these are guesses from names
-and from the body, as are values of parameters and what is an output; each line that holds a guess is marked `TODO`.
+arguments of its template, sizes, grid, block and shared memory are the launch's. Shapes, directions, block and grid
+follow from the kernel's body, with the source line that says so. What neither says is a guess, marked `TODO`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from lab.base.elements import ELEMENT_BYTES
+from lab.isa.cuda.body.statements import read_body
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
-from lab.isa.cuda.names import ExpectedMacro, expected_macros
+from lab.isa.cuda.names import ExpectedMacro, expected_macros, used_names
 from lab.isa.cuda.structures import elements_of, parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.declared import declared_constants
+from lab.templates.plain.inference.infer import Inference, InferredArray, Known, infer
 from lab.templates.plain.launches import HostLaunch, read_launch
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
@@ -26,20 +29,74 @@ _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
 _THREADS = "[64, 128, 256, 512, 1024]"
 _BLOCK = "threads"
 """Name of the block-size parameter if neither kernel nor host fixes the threads."""
+_TILES = "[8, 16, 32]"
+"""Sides of a block that is square."""
 _MOST_SWEPT = 3
 """Most template parameters with defaults for which other values are tried; tile sides depend on each other."""
 _TODO = "# TODO: "
 
 
 @dataclass(frozen=True, slots=True)
+class Guess:
+    """A value that neither the kernel nor its host says.
+
+    Attributes:
+        key: The key of the file that holds it: `arguments.A`, `grid`.
+        value: The value.
+        reason: Why it is not known.
+        option: The option of `lab try` that sets it.
+    """
+
+    key: str
+    value: str
+    reason: str
+    option: str
+
+    @property
+    def mark(self) -> str:
+        """The words of the file's comment."""
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A drafted experiment file.
+
+    Attributes:
+        text: The file.
+        guesses: The guesses in it that a verdict rests on.
+        warnings: Doubts about the host's code.
+        threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
+        launch: The host's launch.
+    """
+
+    text: str
+    guesses: tuple[Guess, ...] = ()
+    warnings: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    launch: HostLaunch = field(default_factory=HostLaunch)
+
+
+@dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of the file: a key or entry with its value, and a note if the user must check it."""
+    """A line of the file: a key or entry with its value, and a note if the user must check it.
+
+    Attributes:
+        text: The line.
+        check: What the user must check, if anything.
+        note: Where the value comes from.
+        guess: The guess that it holds.
+    """
 
     text: str
     check: str = ""
+    note: str = ""
+    guess: Guess | None = None
 
     def __str__(self) -> str:
-        return f"{self.text}  {_TODO}{self.check}" if self.check else self.text
+        if self.check or self.guess:
+            return f"{self.text}  {_TODO}{'; '.join(filter(None, [self.guess.mark if self.guess else '', self.check]))}"
+        return f"{self.text}  # {self.note}" if self.note else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +115,16 @@ class _Facts:
     cluster: tuple[str, ...]  # its sides, where the host asks for clusters
     launch: HostLaunch  # as far as the host says how it launches the kernel; its grid is in terms of `sides`
     sides: tuple[str, ...]  # parameters that are a block's sides, x first; none where the host's launch has others
+    inference: Inference | None  # what the body says; None where it cannot be read
 
 
 def draft(text: str, file: str, kernel: SourceKernel) -> str:
-    """Return the text of an experiment file for one kernel.
+    """Return the text of an experiment file for one kernel; see `drafted`."""
+    return drafted(text, file, kernel).text
+
+
+def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
+    """Draft an experiment file for one kernel.
 
     Args:
         text: The CUDA source.
@@ -70,18 +133,31 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
     """
     facts = _facts(text, kernel)
     lines = [
-        _Line(f"question: Which variant of {kernel.name} is fastest?", "ask what you want to know"),
+        _Line(f"question: Which variant of {kernel.name} is fastest?", note="ask what you want to know"),
         _Line(f"source: {_quoted(file)}"),
         _kernel_line(facts),
         *_problem(facts),
         _Line("arguments:"),
-        *(line for place, parameter in enumerate(kernel.parameters) for line in _arguments(parameter, place, facts)),
+        *(line for place, one in enumerate(kernel.parameters) for line in _arguments(one, place, facts)),
         *_constants(text, facts),
         *_parameters(facts),
         *_geometry(facts),
         *_reference(facts),
     ]
-    return "".join(f"{line}\n" for line in lines)
+    guesses = tuple(line.guess for line in lines if line.guess is not None)
+    threads = tuple(facts.inference.threads) if facts.inference is not None else ()
+    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)), threads, facts.launch)
+
+
+def _doubts(facts: _Facts) -> list[str]:
+    """Return warnings about accumulators that the host never clears."""
+    arrays = facts.inference.arrays if facts.inference is not None and facts.launch.line else {}
+    return [
+        f"the kernel adds to {name}, and the host clears it nowhere: before line {facts.launch.line}, it holds what "
+        "was in memory"
+        for name, array in arrays.items()
+        if array.accumulates and name in facts.launch.variables and name not in facts.launch.cleared
+    ]
 
 
 def _facts(text: str, kernel: SourceKernel) -> _Facts:
@@ -128,20 +204,71 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     }
     for name in parameters.keys() & host_arguments.keys() - flags - set(sides):
         parameters[name] = f"[{host_arguments[name]}]" if host_arguments[name].isdecimal() else parameters[name]
+    cluster = launched_cluster(text, kernel)
+    inference = (
+        None if cluster else _inferred(text, kernel, parameters, integers, (paths, members), launch, tuple(sides))
+    )
+    if inference is not None:
+        parameters.pop(_BLOCK, None) if not launch.block else None
+        parameters |= inference.threads
+        for name in inference.sides & parameters.keys() - host_arguments.keys():
+            parameters[name] = _TILES if sum(name in side for side in inference.block) > 1 else parameters[name]
+        sizes = [*inference.sizes, *inference.free]
+        sizes = [
+            paths_to.get(name, name) for paths_to in [{path: name for name, path in paths.items()}] for name in sizes
+        ]
     return _Facts(
         kernel,
         body,
         macros,
         {name: host_arguments.get(name) or "float" for name in types},
         parameters,
-        tuple(sizes) or ("n",),
+        tuple(sizes) or (() if inference is not None else ("n",)),
         members,
         elements,
         paths,
-        launched_cluster(text, kernel),
+        cluster,
         launch,
         tuple(sides),
+        inference,
     )
+
+
+def _inferred(  # noqa: PLR0917 - what is known of a kernel
+    text: str,
+    kernel: SourceKernel,
+    parameters: Mapping[str, str],
+    integers: Sequence[str],
+    structures: tuple[Mapping[str, str], Mapping[str, tuple[SourceParameter, ...]]],
+    launch: HostLaunch,
+    sides: tuple[str, ...],
+) -> Inference | None:
+    """Return what the kernel's body says; None where it accesses no array that could be read."""
+    paths, members = structures
+    read = read_body(text, kernel)
+    if read is None or not read.accesses:
+        return None
+    given = [*kernel.parameters, *chain(*members.values())]
+    arrays = {paths.get(one.name, one.name): one for one in given if one.is_pointer and one.name}
+    own = launch.block or (sides if sides != (_BLOCK,) else ())
+    block = sides if launch.block and sides else own
+    known = Known(
+        tuple(arrays),
+        tuple(paths.get(name, name) for name in integers),
+        tuple(name for name in parameters if name != _BLOCK or block),
+        {path: name for name, path in paths.items()},
+        block if launch.block or kernel.launch_bounds else (),
+        launch.grid,
+        used_names(text) | {*parameters} - {_BLOCK},
+        launch.lengths,
+        {path: ELEMENT_BYTES.get(one.dtype or "", 0) * one.lanes for path, one in arrays.items()},
+        {
+            one.name: int(value)
+            for one, value in zip(kernel.template or (), launch.template, strict=False)
+            if value.isdecimal()
+        },
+    )
+    return infer(read, known)
 
 
 def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
@@ -252,17 +379,36 @@ def _kernel_line(facts: _Facts) -> _Line:
 
 
 def _problem(facts: _Facts) -> list[_Line]:
-    is_side = len(facts.sizes) > 1 or len(facts.launch.grid) > 1  # one size may be that of a square matrix
-    large, small = (_SIDE, _SIDE_EMULATED) if is_side else (_LARGE, _LARGE_EMULATED)
+    if not facts.sizes:
+        return [_Line("emulate: full", note="the kernel has no size")]
     known_sizes = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
-    problem = {name: known_sizes.get(name, large) for name in facts.sizes}
-    emulated = {name: value if int(value) < int(small) else small for name, value in problem.items()}
+    sizes = {name: _sizes_of(name, facts) for name in facts.sizes}
+    problem = {name: known_sizes.get(name, large) for name, (large, _) in sizes.items()}
+    emulated = {name: value if int(value) < int(sizes[name][1]) else sizes[name][1] for name, value in problem.items()}
     return [
         _Line(
-            f"problem: {_mapping(problem)}", "" if len(known_sizes) == len(problem) else "the sizes that you care about"
+            f"problem: {_mapping(problem)}",
+            note="" if len(known_sizes) == len(problem) else "the sizes that you care about",
         ),
-        _Line(f"emulate: {_mapping(emulated)}", "small enough to execute on the CPU"),
+        _Line(f"emulate: {_mapping(emulated)}", note="executed on the CPU"),
     ]
+
+
+def _sizes_of(name: str, facts: _Facts) -> tuple[str, str]:
+    """Return a size to begin with, and one that is small enough to execute on the CPU."""
+    inference = facts.inference
+    if inference is None:
+        is_side = len(facts.sizes) > 1 or len(facts.launch.grid) > 1  # one size may be that of a square matrix
+        return (_SIDE, _SIDE_EMULATED) if is_side else (_LARGE, _LARGE_EMULATED)
+    path = facts.paths.get(name, name)
+    if path in inference.units:
+        return "1", "1"
+    if path in inference.small:
+        return "256", "256"
+    degree = inference.degrees.get(path, 1)
+    if degree > 2:  # noqa: PLR2004 - a volume
+        return "256", "24"
+    return (_SIDE, _SIDE_EMULATED) if degree > 1 or name in inference.free else (_LARGE, _LARGE_EMULATED)
 
 
 def _mapping(values: Mapping[str, str]) -> str:
@@ -278,7 +424,7 @@ def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_L
     return [_Line(f"  {parameter.name}:"), *(replace(line, text=f"  {line.text}") for line in lines)]
 
 
-def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
+def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:  # noqa: PLR0911 - a kind each
     name = parameter.name or f"argument_{place + 1}"
     if parameter.pointer <= 1 and re.search(r"\bCUtensorMap\b", parameter.c_type):
         shape, _ = _shape(parameter, facts)
@@ -286,11 +432,19 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
         check = "the array that the map describes, the box of a copy and its swizzle; is it written?"
         return _Line(f'  {name}: "float16[{shape}] as map[{box}] swizzle 128"', check)
     dtype, check = _dtype(parameter, facts)
+    inferred = facts.inference
     if not parameter.is_pointer:
         if name in facts.sizes or name in facts.parameters:
             return _Line(f"  {name}: {dtype}", check)
+        if inferred is not None and (derived := inferred.derived.get(facts.paths.get(name, name))):
+            return _Line(f'  {name}: "{dtype} = {derived}"', check, note="the length of a row")
         value = facts.launch.values.get(name, "")
+        if inferred is not None and parameter.dtype is not None:
+            return _Line(f'  {name}: "{dtype} = {value or 1}"', check, note="" if value else "any value")
         return _Line(f'  {name}: "{dtype} = {value or 1}"', check or ("" if value else "its value"))
+    array = inferred.arrays.get(facts.paths.get(name, name)) if inferred is not None else None
+    if array is not None:
+        return _inferred_argument(parameter, array, dtype, check, facts)
     shape, is_sure = _shape(parameter, facts)
     direction = _direction(parameter, facts)
     fill = " zeros" if direction == "inout " and not _is_read(parameter, facts) else ""
@@ -298,7 +452,31 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
     checks += [] if is_sure and direction != "inout " else ["its shape"]
     checks += ["is it only written?"] if direction == "out " and not _is_assigned(parameter, facts) else []
     checks += ["what it holds before the launch"] if direction == "inout " else []
-    return _Line(f'  {name}: "{direction}{dtype}[{shape}]{fill}"', "; ".join(checks))
+    value = f"{direction}{dtype}[{shape}]{fill}"
+    reason = "; ".join(checks)
+    guess = Guess(f"arguments.{name}", value, reason, f"--argument '{name}={value}'") if checks else None
+    return _Line(f'  {name}: "{value}"', guess=guess)
+
+
+def _inferred_argument(
+    parameter: SourceParameter, array: InferredArray, dtype: str, check: str, facts: _Facts
+) -> _Line:
+    """Return the line of an array of which the body says the use."""
+    inner = facts.elements.get(parameter.name, ())
+    alike = len({one.dtype for one in inner}) == 1
+    lanes = [str(parameter.lanes)] if parameter.lanes > 1 else [str(len(inner))] if alike and len(inner) > 1 else []
+    shape = ", ".join([*array.shape, *lanes]) if array.shape else _shape(parameter, facts)[0]
+    direction = f"{array.direction} " if array.direction else ""
+    value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
+    guess, reason = None, array.guess
+    if parameter.name in facts.launch.inside:
+        reason = f"the host passes a pointer behind the array's begin (line {facts.launch.line}), which no file can say"
+    if check == _unknown_element(parameter) and not array.guess:
+        check, reason = "", check
+    if reason:
+        key = f"arguments.{parameter.name}"
+        guess = Guess(key, value, reason, f"--argument '{parameter.name}={value}'")
+    return _Line(f'  {parameter.name}: "{value}"', check, f"inferred: line {array.line}" if array.line else "", guess)
 
 
 def _constants(text: str, facts: _Facts) -> list[_Line]:
@@ -310,7 +488,12 @@ def _constants(text: str, facts: _Facts) -> list[_Line]:
         shape = ", ".join(side or "1" for side in constant.shape)
         checks = [check, "" if all(constant.shape) else "its shape", "what it holds"]
         value = f"{dtype}[{shape}]" if constant.shape else f"{dtype} = 1"
-        lines.append(_Line(f'  {constant.variable.name}: "{value}"', "; ".join(filter(None, checks))))
+        is_known = constant.variable.dtype is not None and all(constant.shape)
+        lines.append(
+            _Line(f'  {constant.variable.name}: "{value}"', note="any value")
+            if is_known
+            else _Line(f'  {constant.variable.name}: "{value}"', "; ".join(filter(None, checks)))
+        )
     return lines
 
 
@@ -329,7 +512,11 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
         return "float32", f"the element type of {parameter.c_type}, as in the kernel's name"
     if any(facts.parameters.get(word) == "[float, double]" for word in words):
         return "float32", f"the element type of {parameter.c_type}; it must be the same in all variants"
-    return "uint8", f"the element type of {parameter.c_type}"
+    return "uint8", _unknown_element(parameter)
+
+
+def _unknown_element(parameter: SourceParameter) -> str:
+    return f"the element type of {parameter.c_type}"
 
 
 def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
@@ -346,6 +533,8 @@ def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
         matrices = {"a": [m, k], "b": [k, n], "c": [m, n], "d": [m, n]}
         if extents := matrices.get(parameter.name.lower()[:1]):
             return ", ".join([*extents, *lanes]), False
+    if not sizes:
+        return ", ".join(["1", *lanes]), False
     if len(sizes) == 1:
         is_sure = (
             bool(re.search(rf"\b{re.escape(parameter.name)}\s*\[\s*\w+\s*\]", facts.body)) if parameter.name else False
@@ -425,6 +614,8 @@ def _block_names(parameters: Mapping[str, str], kernel: SourceKernel) -> list[st
 
 def _geometry(facts: _Facts) -> list[_Line]:
     launch, sides = facts.launch, facts.sides or facts.launch.block or ("256",)
+    if facts.inference is not None:
+        return [*_inferred_geometry(facts, facts.inference), *_shared_line(facts)]
     is_number, names_size = all(side.isdigit() for side in launch.grid), _names_size(facts)
     is_host = bool(launch.grid and launch.block) and not facts.cluster and (is_number or names_size)
     grid = launch.grid if is_host else _guessed_grid(facts, sides)
@@ -442,11 +633,42 @@ def _geometry(facts: _Facts) -> list[_Line]:
         foreign = [word for side in facts.cluster for word in re.findall(r"[A-Za-z_]\w*", side) if word not in names]
         side = facts.cluster[0] if len(facts.cluster) == 1 else f"[{', '.join(facts.cluster)}]"
         lines.append(_Line(f"cluster: {side}", f"a value for the host's {', '.join(foreign)}" if foreign else ""))
-    if re.search(r"extern\s+__shared__", facts.body):
-        words = f": the host's {launch.shared_words}" if launch.shared_words else ""
-        check = "" if launch.shared_bytes else f"bytes of dynamic shared memory of a block{words}"
-        lines.append(_Line(f"shared_bytes: {launch.shared_bytes or 1024}", check))
-    return lines
+    return [*lines, *_shared_line(facts)]
+
+
+def _shared_line(facts: _Facts) -> list[_Line]:
+    """Return the line of dynamic shared memory."""
+    launch = facts.launch
+    if not re.search(r"extern\s+__shared__", facts.body):
+        return []
+    if launch.shared_bytes:
+        return [_Line(f"shared_bytes: {launch.shared_bytes}")]
+    if facts.inference is not None and facts.inference.shared_bytes:
+        line = f"inferred: line {facts.inference.shared_line}"
+        return [_Line(f"shared_bytes: {facts.inference.shared_bytes}", note=line)]
+    words = f": the host's {launch.shared_words}" if launch.shared_words else ""
+    check = f"bytes of dynamic shared memory of a block{words}"
+    guess = Guess("shared_bytes", "1024", check, "--shared-bytes 1024") if facts.inference is not None else None
+    return [_Line("shared_bytes: 1024", "" if guess else check, "", guess)]
+
+
+def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
+    """Return grid and block as the body or the host says them."""
+    grid = _listed(inference.grid)
+    guess = None
+    if inference.grid_guess:
+        option = f"--grid '{'; '.join(inference.grid)}'"
+        guess = Guess("grid", grid, inference.grid_guess, option)
+    lines = [inference.grid_line, inference.block_line]
+    notes = [f"inferred: line {line}" if line else "" for line in lines]
+    if facts.launch.grid and not inference.grid_line:
+        notes[0] = f"the host's: line {facts.launch.line}"
+    if facts.launch.block and not inference.block_line:
+        notes[1] = f"the host's: line {facts.launch.line}"
+    return [
+        _Line(f"grid: {grid}", note=notes[0], guess=guess),
+        _Line(f"block: {_listed(inference.block)}", note=notes[1]),
+    ]
 
 
 def _guessed_grid(facts: _Facts, sides: Sequence[str]) -> Sequence[str]:
@@ -460,7 +682,9 @@ def _guessed_grid(facts: _Facts, sides: Sequence[str]) -> Sequence[str]:
 def _listed(sides: Sequence[str]) -> str:
     """Return a single side unchanged, and several as a YAML list, quoted against commas."""
     quoted = [side if re.fullmatch(r"\w+", side) else f'"{side}"' for side in sides]
-    return sides[0] if len(sides) == 1 else f"[{', '.join(quoted)}]"
+    if len(sides) == 1:
+        return sides[0]
+    return f"[{', '.join(quoted)}]"
 
 
 def _names_size(facts: _Facts) -> bool:
@@ -481,7 +705,17 @@ def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) 
 
 def _reference(facts: _Facts) -> list[_Line]:
     candidates = (*facts.kernel.parameters, *chain(*facts.members.values()))
-    outputs = [candidate.name for candidate in candidates if candidate.is_pointer and _direction(candidate, facts)]
+    arrays = facts.inference.arrays if facts.inference is not None else {}
+    outputs = [
+        candidate.name
+        for candidate in candidates
+        if candidate.is_pointer
+        and (
+            own.direction
+            if (own := arrays.get(facts.paths.get(candidate.name, candidate.name)))
+            else _direction(candidate, facts)
+        )
+    ]
     name = outputs[0] if outputs else "output"
     return [
         _Line(f"{_TODO}what is right: a NumPy expression over the arguments; without it, the first variant's result"),

@@ -25,6 +25,7 @@ from lab.isa.cuda.tree import (
     declarators,
     declared_name,
     find,
+    line,
     parse,
     parse_expression,
     span,
@@ -57,6 +58,12 @@ class HostLaunch:
         shared_words: These bytes as the host has them.
         values: What the host passes for the kernel's numbers, by their names.
         shares: The host passes one variable for several of them, so that a size in the grid may be the wrong one.
+        lengths: Bytes that the host allocates for the kernel's arrays, by their names.
+        cleared: Arrays that the host clears or copies to.
+        variables: The host's variables that are passed for the kernel's parameters, by their names.
+        line: The source line of the launch; 0 where there is none.
+        stream: The stream as the host calls it; empty for the default stream.
+        inside: Arrays of which the host passes a pointer behind their first element: `x + 3`, `&x[3]`.
     """
 
     template: tuple[str, ...] = ()
@@ -66,6 +73,12 @@ class HostLaunch:
     shared_words: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     shares: bool = False
+    lengths: Mapping[str, str] = field(default_factory=dict)
+    cleared: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    line: int = 0
+    stream: str = ""
+    inside: frozenset[str] = frozenset()
 
 
 class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an error
@@ -161,43 +174,106 @@ def read_launch(text: str, kernel: SourceKernel, known_names: Collection[str]) -
         kernel: One of its kernels.
         known_names: Names that the experiment has: sizes and parameters.
     """
+    return next(iter(read_launches(text, kernel, known_names)), HostLaunch())
+
+
+def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> Iterator[HostLaunch]:
+    """Yield the launches of a kernel by `<<<…>>>` in the order of the source; see `read_launch`."""
     host = host_code(text)
     for call in host.find("kernel_call_syntax"):
         launch = call.parent
         name = declared_name(launch.child_by_field_name("function")) if launch else None
         if launch is None or name is None or written(name) != kernel.name:
             continue
-        template = [
-            parameter
-            for listed in find(launch.children[0], "template_argument_list")[:1]
-            for parameter in _items(listed)
-        ]
+        template = [one for listed in find(launch.children[0], "template_argument_list")[:1] for one in _items(listed)]
         arguments = launch.child_by_field_name("arguments")
         passed = list(zip(kernel.parameters, _items(arguments) if arguments else (), strict=False))
-        sizes = [
-            (word, parameter.name)
-            for parameter, argument in passed
-            if parameter.name in known_names and (word := _variable(argument))
+        sizes = [(word, one.name) for one, part in passed if one.name in known and (word := _variable(part))]
+        named = [
+            (word, one.name)
+            for part, one in zip(template, kernel.template or (), strict=False)
+            if one.name in known and (word := _variable(part))
         ]
-        template_sizes = [
-            (word, parameter.name)
-            for argument, parameter in zip(template, kernel.template or (), strict=False)
-            if parameter.name in known_names and (word := _variable(argument))
-        ]
-        called = dict(reversed([*sizes, *template_sizes]))  # of two parameters, a variable stands for the first
-        names = {name: name for name in known_names if name not in called.values()} | called
+        called = dict(reversed([*sizes, *named]))  # of two parameters, a variable stands for the first
+        names = {name: name for name in known if name not in called.values()} | called
         reader, numbers = _Reader(host, names), _Reader(host, {})
-        grid, block, shared, *_ = (*_items(call), None, None, None)
-        return HostLaunch(
+        grid, block, shared, stream, *_ = (*_items(call), None, None, None, None)
+        variables = {one.name: word for one, part in passed if (word := _variable(part))}
+        buffers = {one.name: variables[one.name] for one, _ in passed if one.is_pointer and one.name in variables}
+        lengths = {one: reader.extent(size) for one, size in _allocated(host, buffers)}
+        yield HostLaunch(
             _arguments(text, host, numbers, template),
             reader.sides(grid, is_fixed=False) if grid else (),
             reader.sides(block, is_fixed=True) if block else (),
             bytes_ if shared and (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
             _joined(shared) if shared else "",
-            {one.name: value for one, argument in passed if not one.is_pointer and (value := numbers.number(argument))},
+            {one.name: value for one, part in passed if not one.is_pointer and (value := numbers.number(part))},
             len({word for word, _ in sizes}) < len(sizes),
+            {one: size for one, size in lengths.items() if size},
+            frozenset(name for name, word in buffers.items() if word in _filled(host)),
+            variables,
+            line(launch),
+            _joined(stream) if stream is not None and written(stream) != "0" else "",
+            frozenset(one.name for one, part in passed if one.is_pointer and _is_moved(part)),
         )
-    return HostLaunch()
+
+
+def launched_kernels(text: str, kernels: Sequence[SourceKernel]) -> tuple[SourceKernel, ...]:
+    """Return the kernels that the host launches, each once, in the order of the source."""
+    by_name = {one.name: one for one in reversed(kernels)}
+    names = [
+        written(name)
+        for call in host_code(text).find("kernel_call_syntax")
+        if call.parent is not None and (name := declared_name(call.parent.child_by_field_name("function"))) is not None
+    ]
+    return tuple(by_name[name] for name in dict.fromkeys(names) if name in by_name)
+
+
+def _is_moved(part: Node) -> bool:
+    """Return whether an argument is a pointer into an array: `x + 3`, `&x[3]`."""
+    element = part.child_by_field_name("argument") if part.type == "pointer_expression" else None
+    return part.type == "binary_expression" or (element is not None and element.type == "subscript_expression")
+
+
+def _allocated(host: HostCode, buffers: Mapping[str, str]) -> Iterator[tuple[str, Node]]:
+    """Yield the arrays that the host allocates with `cudaMalloc`, and their bytes."""
+    for function, arguments in _calls(host):
+        if not function.startswith("cudaMalloc") or len(arguments) < 2:  # noqa: PLR2004 - pointer and bytes
+            continue
+        yield from ((name, arguments[1]) for name, word in buffers.items() if word == _designated(arguments[0]))
+
+
+def _filled(host: HostCode) -> set[str]:
+    """Return the variables whose arrays the host clears or copies to, and those that it may fill itself."""
+    filled = set[str]()
+    for function, arguments in _calls(host):
+        if function.startswith(("cudaMemset", "cudaMemcpy", "cudaMallocManaged", "cudaMallocHost")) and arguments:
+            filled.add(_designated(arguments[0]))
+    return filled
+
+
+def _calls(host: HostCode) -> Iterator[tuple[str, list[Node]]]:
+    for call in host.find("call_expression"):
+        function, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+        if function is not None and arguments is not None:
+            *_, name = ["", *words(function)]
+            yield name if name != ">" else words(function)[0], _items(arguments)
+
+
+def _designated(part: Node) -> str:
+    """Return the variable in `(void **)&x`."""
+    while True:
+        inner = part.child_by_field_name("argument") if part.type == "pointer_expression" else None
+        if part.type == "cast_expression":
+            inner = part.child_by_field_name("value")
+        elif part.type == "parenthesized_expression":
+            inner = part.named_child(0)
+        elif part.type == "call_expression" and part.child_by_field_name("arguments") is not None:
+            listed = part.child_by_field_name("arguments")
+            inner = listed.named_child(0) if listed is not None else None
+        if inner is None:
+            return written(part)
+        part = inner
 
 
 def extents_in(text: str, known_names: Collection[str]) -> Callable[[Node], str]:

@@ -14,9 +14,10 @@ from lab.isa.cuda.names import declared_line, template_line, used_names
 from lab.templates.front_matter import Template
 from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.device import device_part, holds_kernel
+from lab.templates.plain.lambdas import with_lambdas
 from lab.templates.plain.macros import chosen_macros, shielded, with_macros
-from lab.toolchain.includes import gather
-from lab.toolchain.nvrtc.standard import IMPLICIT
+from lab.toolchain.includes import Tree, gather, inlined
+from lab.toolchain.nvrtc.standard import IMPLICIT, always_there
 
 _DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=|\bvoid\s+(\w+)\s*\(")
 
@@ -32,6 +33,7 @@ class PlainTemplate(Template):
         bound: What stands for the kernel's parameters where the experiment has an operator; empty where the experiment
             declares the arguments themselves.
         named: Fields of the problem that the experiment names for this kernel.
+        tree: The files that the source may include; by default those of the roots.
     """
 
     text: str = ""
@@ -39,6 +41,7 @@ class PlainTemplate(Template):
     constant_memory: tuple[tuple[str, str], ...] = ()
     bound: tuple[BoundArgument, ...] = ()
     named: frozenset[str] = frozenset()
+    tree: Tree | None = None
 
     def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
         """Return an extension of the problem that the experiment does not name for this kernel; see `Template`."""
@@ -47,9 +50,14 @@ class PlainTemplate(Template):
         return (requested[0], ["no value"]) if requested else None
 
     @cached_property
+    def own_kernels(self) -> tuple[SourceKernel, ...]:
+        """The kernels that the file itself defines; PTX has none of these."""
+        return read_kernels(self.text) if not self.name.endswith(".ptx") else ()
+
+    @cached_property
     def kernels(self) -> tuple[SourceKernel, ...]:
         """Kernels defined in the source; empty for PTX."""
-        return read_kernels(self.text) if not self.name.endswith(".ptx") else ()
+        return read_kernels(inlined(*self._gathered)) if not self.name.endswith(".ptx") else ()
 
     def kernels_named(self, expression: str) -> tuple[SourceKernel, ...]:
         """Return the kernels that an expression such as `ns::add<float>` may denote."""
@@ -94,7 +102,7 @@ class PlainTemplate(Template):
 
     @cached_property
     def _gathered(self) -> tuple[str, dict[str, str]]:
-        return gather(self.text, self.roots) if not self.name.endswith(".ptx") else (self.text, {})
+        return gather(self.text, self.tree or self.roots) if not self.name.endswith(".ptx") else (self.text, {})
 
     @cached_property
     def _device_part(self) -> tuple[str, dict[str, str]]:
@@ -128,9 +136,9 @@ def _device_parts(text: str, included: Mapping[str, str]) -> tuple[str, dict[str
     every = [text, *included.values()]
     if not holds_kernel(every):
         return text, dict(included)
-    return device_part(text, included.values()), {
-        name: device_part(content, every) for name, content in included.items()
-    }
+    every = [with_lambdas(content) for content in every]
+    parts = [device_part(one, every) for one in every]
+    return parts[0], dict(zip(included, parts[1:], strict=True))
 
 
 def implied_headers(texts: Iterable[str]) -> str:
@@ -142,6 +150,5 @@ def implied_headers(texts: Iterable[str]) -> str:
     used = frozenset().union(*(used_names(text) for text in every))
     own = {definition.name for text in every for definition in definitions(text)}
     own |= {name for text in every for pair in _DECLARED.findall(text) for name in pair}
-    return "".join(
-        f"#include <{header}>\n" for header, names in IMPLICIT.items() if used & names and not own & used & names
-    )
+    implied = [header for header, names in IMPLICIT.items() if used & names and not own & used & names]
+    return "".join(f"#include <{header}>\n" for header in (*implied, *always_there(every)))

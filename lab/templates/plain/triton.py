@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,7 @@ from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.base import CompileRequest
+from lab.toolchain.triton.imports import GatheredModules, gather_modules
 from lab.toolchain.triton.source import TYPES, TritonSource, triton_type
 
 OPTIONS: Final[Mapping[str, int]] = MappingProxyType({"num_warps": 4, "num_stages": 3, "num_ctas": 1})
@@ -49,11 +51,13 @@ class TritonFunction:
         name: Its name.
         arguments: What it takes, in order.
         line: Of its `def`, from 1.
+        called: Names of what its body calls, or passes on.
     """
 
     name: str
     arguments: tuple[TritonArgument, ...]
     line: int
+    called: frozenset[str] = frozenset()
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -107,7 +111,8 @@ def _function(node: ast.FunctionDef) -> TritonFunction:
     listed += node.args.kwonlyargs
     defaults = [*missing, *node.args.defaults, *node.args.kw_defaults]
     arguments = (_argument(argument, default) for argument, default in zip(listed, defaults, strict=True))
-    return TritonFunction(node.name, tuple(arguments), node.lineno)
+    called = {one.id for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)}
+    return TritonFunction(node.name, tuple(arguments), node.lineno, frozenset(called))
 
 
 def _argument(node: ast.arg, default: ast.expr | None) -> TritonArgument:
@@ -131,12 +136,14 @@ class TritonTemplate(PlainTemplate):
     Attributes:
         function: The function's name.
         constants: Names of the parameters that are constexprs.
-        unset: Constexprs that are None, as the function's defaults say.
+        unset: Constexprs that are None, as the function's defaults say, and arguments for which a launch passes None.
+        tuples: Arguments that are tuples, with the names of their members.
     """
 
     function: str = ""
     constants: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
+    tuples: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def kernels(self) -> tuple[SourceKernel, ...]:
@@ -179,8 +186,15 @@ class TritonTemplate(PlainTemplate):
             constants=tuple(constants),
             divisible=tuple(divisible),
             ones=tuple(ones),
+            tuples=self.tuples,
+            path=self._modules.path,
+            included=tuple(self._modules.texts.items()),
             **options,
         ).request(arch)
+
+    @cached_property
+    def _modules(self) -> GatheredModules:
+        return gather_modules(self.text, self.file, self.roots)
 
     def _typed(self, name: str, kind: str) -> tuple[str, str]:
         triton_kind = triton_type(kind.removesuffix("*"), is_array=kind.endswith("*"))

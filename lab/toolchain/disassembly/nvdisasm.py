@@ -10,6 +10,7 @@ most calls.
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ from lab.toolchain.disassembly.check import is_listing_of
 from lab.toolchain.disassembly.layout import laid_out
 
 INSTALL = "python -m pip install nvidia-cuda-nvdisasm"
+INSTALL_OLDER = "python -m pip install triton==3.4.0"
+"""Command that installs an nvdisasm of CUDA 12.8, which lists code for sm_50 to sm_72, too."""
+
 TIMEOUT_S = 120.0
 
 _LISTING = ("--print-code",)
@@ -33,8 +37,15 @@ _CALL = " CALL."
 _LIVE = ("--print-life-ranges", "--life-range-mode", "count")
 
 
+_OTHER_ARCH = re.compile(r'CUDA architecture "?(\w+)"? is (?:deprecated|not supported)', re.IGNORECASE)
+
+
 class _RefusedError(CompileError):
     """nvdisasm rejected an image, and would reject it again."""
+
+
+class _ArchitectureError(_RefusedError):
+    """nvdisasm refuses an image since it does not know the architecture; another release may."""
 
 
 def disassembler_version() -> str:
@@ -55,14 +66,40 @@ def disassemble(cubin: bytes) -> Disassembly:
         WorkerLostError: nvdisasm was killed.
     """
     tool, version = _find()
-    return _disassembly(cubin, _listing(tool, cubin), version)
+    try:
+        return _disassembly(cubin, _listing(tool, cubin), version)
+    except _ArchitectureError as error:
+        made = _by_another_release(cubin, version, error)
+        if made.lacking:
+            raise CompileError(made.lacking, error.log, error.command) from None
+        return made
+
+
+def _by_another_release(cubin: bytes, version: str, error: _ArchitectureError) -> Disassembly:
+    """Return the listing of the first other nvdisasm of this machine that knows the architecture, or why there is none.
+
+    Args:
+        cubin: The image.
+        version: Version of the nvdisasm that does not know its architecture.
+        error: Its refusal.
+    """
+    for other, release in _others():
+        try:
+            return _disassembly(cubin, _listing(other, cubin), release)
+        except _ArchitectureError:
+            continue
+    named = _OTHER_ARCH.search(error.log)
+    arch = re.sub(r"(?i)^sm_?", "sm_", named[1]) if named else "this architecture"
+    lacking = f"nvdisasm {version} does not list code for {arch}; that of CUDA 12 does: {INSTALL_OLDER}"
+    return Disassembly("", LineTable(), version, lacking)
 
 
 def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]:
     """Disassemble several cubins with as few calls as possible. The results are those of `disassemble`.
 
     Returns:
-        The results in the order of the cubins; for one that `disassemble` raises a `CompileError` for, the error.
+        The results in the order of the cubins; for one that `disassemble` raises a `CompileError` for, the error. Where
+        no nvdisasm knows the architecture, the disassembly says so in `lacking`.
 
     Raises:
         MissingToolError: There is no nvdisasm.
@@ -77,6 +114,8 @@ def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]
         try:
             listing = together[place] if place in together else _listing(tool, cubin)
             results.append(_disassembly(cubin, listing, version))
+        except _ArchitectureError as error:
+            results.append(_by_another_release(cubin, version, error))
         except CompileError as error:
             results.append(error)
     return results
@@ -93,6 +132,13 @@ def _find() -> tuple[Path, str]:
     return tool, version
 
 
+@functools.cache
+def _others() -> tuple[tuple[Path, str], ...]:
+    """Return the nvdisasm tools of this machine beside the first, with their versions."""
+    versions = ((other, locate.tool_version(other)) for other in locate.tools("nvdisasm")[1:])
+    return tuple((other, version) for other, version in versions if version is not None)
+
+
 def _disassembly(cubin: bytes, listing: str, version: str) -> Disassembly:
     try:
         table = line_table(cubin)
@@ -104,6 +150,8 @@ def _disassembly(cubin: bytes, listing: str, version: str) -> Disassembly:
 def _listing(tool: Path, cubin: bytes) -> str:
     try:
         text = _run(tool, (*_LISTING, *_LIVE), cubin)
+    except _ArchitectureError:
+        raise
     except _RefusedError:
         # nvdisasm 13.0 refuses live registers of kernels with all 255 registers: "Invalid register count"
         text = _run(tool, _LISTING, cubin)
@@ -162,5 +210,6 @@ def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
         log = _decoded(run.stderr).replace(str(image), image.name)
         check_not_killed("nvdisasm", run.returncode)
         if run.returncode != 0 or not run.stdout:
-            raise _RefusedError(f"nvdisasm refuses this cubin: {first_error(log)}", log, command)
+            refusal = _ArchitectureError if _OTHER_ARCH.search(log) else _RefusedError
+            raise refusal(f"nvdisasm refuses this cubin: {first_error(log)}", log, command)
         return run.stdout

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.isa.cuda.names import used_names
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.cubin.resources import resources
@@ -33,9 +34,13 @@ _SPELLINGS = {
     "__asm": "--define-macro=__asm=asm",
     "__volatile": "--define-macro=__volatile=volatile",
     "__int128": "--device-int128",
+    "register": "--define-macro=register=",
 }
 """GNU C++ keywords that nvcc accepts, and the options with which NVRTC accepts them."""
 _SPELT = re.compile(rf"(?<!\w)(?:{'|'.join(_SPELLINGS)})(?!\w)")
+
+_FIRST_WITH_CPP17 = 12
+"""Major version from which on NVRTC compiles C++17 by default; 11.8 compiles C++03."""
 
 _MOST_SHOWN = 3
 """Maximum number of missing headers that an error names."""
@@ -74,12 +79,13 @@ class Nvrtc:
 
     @property
     def identity(self) -> str:
-        """The headers' versions."""
-        return f"headers {self.header_version}" + (f", CUTLASS {self.cutlass_version}" if self.cutlass_version else "")
+        """The headers' versions, and the dialect where it is not the version's own."""
+        cutlass = f", CUTLASS {self.cutlass_version}" if self.cutlass_version else ""
+        return "".join([f"headers {self.header_version}", cutlass, *_dialect(self.version, ())])
 
     def supports(self, arch: str) -> bool:
         """Return whether this NVRTC can target `arch`."""
-        return can_target(arch, self.architectures)
+        return can_target(arch, self.architectures, self.version)
 
     def compile(self, request: CompileRequest) -> Build:
         """Compile a request.
@@ -98,6 +104,7 @@ class Nvrtc:
             "--generate-line-info",
             "--ptxas-options=-v",
             *_without_cache(self.version),
+            *_dialect(self.version, request.options),
             *_spellings((request.source, *dict(request.included).values())),
             *accepted(request.options, NVRTC),
         )
@@ -162,9 +169,22 @@ def _without_cache(version: str) -> tuple[str, ...]:
     return ("--no-cache",) if numbers >= FIRST_WITH_CACHE else ()
 
 
-def _spellings(texts: Iterable[str]) -> tuple[str, ...]:
+def _dialect(version: str, options: Sequence[str]) -> tuple[str, ...]:
+    """Return the option for C++17, which nvcc and newer NVRTCs compile by default, where this version does not.
+
+    Args:
+        version: The version.
+        options: The user's, which may name a dialect.
+    """
+    named = any(re.match(r"--?std\b", option) for option in options)
+    return ("--std=c++17",) if int(version.split(".", maxsplit=1)[0]) < _FIRST_WITH_CPP17 and not named else ()
+
+
+def _spellings(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the options for GNU C++ keywords in the texts; CUDA's headers define none of them."""
     used = {word for text in texts for word in _SPELT.findall(text)}
+    if "register" in used and not any("register" in used_names(text) for text in texts):  # in comments
+        used.remove("register")
     return tuple(option for word, option in _SPELLINGS.items() if word in used)
 
 

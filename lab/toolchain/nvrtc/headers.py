@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lab.toolchain.base import LEFT_OUT
 from lab.toolchain.includes import Include, includes, renamed, resolve_questions
-from lab.toolchain.nvrtc.standard import DRIVER, FOLDER, replaced, standard, uses_std
+from lab.toolchain.nvrtc.standard import DRIVER, FOLDER, replaced, standard, uses_pairs, uses_std
 
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
@@ -46,6 +46,11 @@ _BROUGHT = (
     ("cutlass/", "python -m pip install --no-deps nvidia-cutlass"),
 )
 """Prefixes of header names that need another package, and the command that installs it."""
+_INTEGERS = "cuda/std/cstdint"
+_OF_64_BITS = re.compile(
+    r"(\busing\s+u?int64_t\s*=\s*(?:un)?signed )long long|(\btypedef (?:un)?signed )long long(?= u?int64_t)"
+)
+"""CCCL's integers of 64 bits for NVRTC. nvcc on Linux has `long` there, and so has `standard`."""
 _MACRO_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.MULTILINE)
 
@@ -197,7 +202,8 @@ def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> E
     own_texts = {f"/{key}": text for key, (text, _) in rewritten.items() if key}
     if ROOT in in_memory or folders.cuda is None:
         return Embedded(rewritten[""][0], {**missing, **reached, **own_texts}, left_out=left_out)
-    completed = {key: _header(folders, file, ()).text for key in _LACKING if (file := folders.find(key)) is not None}
+    changed = (*_LACKING, _INTEGERS)
+    completed = {key: _header(folders, file, ()).text for key in changed if (file := folders.find(key)) is not None}
     return Embedded(rewritten[""][0], {**missing, **completed, **reached, **own_texts}, roots(folders.cuda), left_out)
 
 
@@ -226,6 +232,7 @@ def _reached(pending: list[str], folders: Headers, in_memory: tuple[str, ...]) -
 def _with_standard(texts: Mapping[str, str], folders: Headers) -> dict[str, str]:
     """Add the standard headers that the user's texts include and CUDA's folder lacks, transitively."""
     with_std = any(uses_std(text) for text in texts.values())
+    with_pairs = any(uses_pairs(text) for text in texts.values())
     every, pending = dict(texts), list(texts.values())
     while pending:
         for name in _named(pending.pop()):
@@ -234,7 +241,7 @@ def _with_standard(texts: Mapping[str, str], folders: Headers) -> dict[str, str]
                 continue
             text = replaced(name)
             if text is None and folders.find(name) is None:
-                text = standard(name, with_std=with_std and folders.cuda is not None)
+                text = standard(name, with_std=with_std and folders.cuda is not None, with_pairs=with_pairs)
             if text is not None:
                 every[key] = text
                 pending.append(text)
@@ -326,6 +333,9 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> _Header:
         text = _GET.sub(lambda match: _preferred(match[0]), text)
         if _std_has_tuples(folders.cuda):
             text = _OLD_TUPLES.sub(lambda match: "\n" * match[0].count("\n"), text)
+
+    if name.endswith("/cstdint"):
+        text = _OF_64_BITS.sub(lambda match: f"{match[1] or match[2]}long", text)
 
     def replace(match: re.Match[str]) -> str:
         header = folders.find(match[2][1:-1], path.parent if match[2].startswith('"') else None)

@@ -12,6 +12,7 @@ A change of these texts changes builds: raise `lab.toolchain.cache.SCHEMA` with 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _DEVICE_RUNTIME = "cuda_device_runtime_api.h"
 """A header that nvcc includes by itself."""
@@ -24,6 +25,11 @@ def _words(text: str) -> list[str]:
 
 FOLDER = "standard"
 """The folder under which line tables name these headers."""
+
+TYPEOF = "lab/typeof.h"
+"""A header of lab's own, for GNU's `__typeof__`."""
+
+_EVERYTHING = ("algorithm", "climits", "cfloat", "cmath", "cstddef", "cstdint", "limits", "type_traits", "utility")
 
 DRIVER = "cuda.h"
 """The header of the CUDA driver API."""
@@ -99,12 +105,44 @@ _HOST_FOLDERS = ("thrust/mr/", "thrust/random/", "thrust/system/", "cub/device/"
 """Prefixes of further CUDA headers that NVRTC cannot read."""
 
 _USES_STD = re.compile(r"\bstd\s*::|\bnumeric_limits\b")
+_USING_STD = re.compile(r"\busing\s+namespace\s+std\s*;")
+_TRAIT = (
+    r"(?:is|has|remove|add)_\w+|make_(?:un)?signed\w*|(?:alignment|underlying|aligned)_\w+|common_type\w*|decay\w*"
+    r"|conditional(?:_t)?|enable_if\w*|integral_constant|bool_constant|true_type|false_type|void_t|conjunction\w*"
+    r"|disjunction\w*|negation\w*|result_of\w*|invoke_result\w*|rank(?:_v)?|extent(?:_v)?|type_identity\w*"
+)
+_PAIR = (
+    "pair|make_pair|forward|move|declval|exchange|as_const|in_place\\w*|integer_sequence|index_sequence\\w*"
+    "|make_index_sequence|make_integer_sequence|piecewise_construct\\w*"
+)
+_ALWAYS_THERE = {"type_traits": _TRAIT, "utility": _PAIR}
+"""Headers of C++ that CUDA's runtime includes under nvcc, and what sources use of them without an include line."""
 _GUARD = "#ifndef {guard}\n#define {guard}\n{text}#endif\n"
 
 
 def uses_std(text: str) -> bool:
     """Return whether a text uses the namespace `std`."""
     return bool(_USES_STD.search(text))
+
+
+def uses_pairs(text: str) -> bool:
+    """Return whether a text uses more of `<utility>` than `swap`."""
+    return _uses(text, _PAIR)
+
+
+def always_there(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the headers of C++ that texts for nvcc use, and that nvcc includes by itself."""
+    return tuple(name for name, names in _ALWAYS_THERE.items() if any(_uses(text, names) for text in texts))
+
+
+def _uses(text: str, names: str) -> bool:
+    is_used = re.search(rf"\bstd\s*::\s*(?:{names})\b", text) is not None
+    return is_used or (_USING_STD.search(text) is not None and re.search(rf"\b(?:{names})\s*<", text) is not None)
+
+
+def is_trait(name: str) -> bool:
+    """Return whether a name of `std` is a type trait, which device code can use."""
+    return re.fullmatch(_TRAIT, name) is not None
 
 
 def replaced(name: str) -> str | None:
@@ -122,23 +160,24 @@ def replaced(name: str) -> str | None:
     return _guarded(name, "".join(f"#include <cub/{path}>\n" for path in _CUB)) if name == "cub/cub.cuh" else None
 
 
-def standard(name: str, *, with_std: bool = True) -> str | None:
+def standard(name: str, *, with_std: bool = True, with_pairs: bool = False) -> str | None:
     """Return the text of a header that CUDA lacks, by its name in an include line; None if it is unknown.
 
     Args:
         name: `stdint.h`, `cstdint`, `vector`, `cublas_v2.h`.
         with_std: Whether the source uses the namespace `std`; if not, parts that need `cuda::std` are left out.
+        with_pairs: It uses more of `<utility>` than `swap`.
     """
     if name.startswith("cutlass/util/"):  # host utilities of CUTLASS's examples
         return ""
     stem = name.removesuffix(".h")
+    if with_std and (name in _FROM_CUDA or (name == "utility" and with_pairs)):
+        return _guarded(name, f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n")
     if name in _CPP_HEADERS and name not in _TEXTS:
         c_name = name[1:] if name.startswith("c") and name[1:] in C_HEADERS else ""
         text = _TEXTS.get(f"{c_name}.h", "") if c_name else ""
-        if with_std and name in _FROM_CUDA:
-            return _guarded(name, f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n")
         return _guarded(name, f"{text}namespace std {{ {_using(_NAMES.get(c_name, ''))} }}\n")
-    if name in _CPP_HEADERS or (stem != name and stem in C_HEADERS):
+    if name in _CPP_HEADERS | _TEXTS.keys() or (stem != name and stem in C_HEADERS):
         return _guarded(name, _TEXTS.get(name, ""))
     return None
 
@@ -157,7 +196,8 @@ def _defined(values: str) -> str:
     return "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in pairs)
 
 
-_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
+_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long"}
+"""As on Linux for 64-bit targets: overloads and specialisations tell `uint64_t` from `unsigned long long`."""
 _STDINT = "".join(
     f"typedef {sign} {kind} {prefix}int{middle}{bits}_t;\n"
     for bits, kind in _INTEGERS.items()
@@ -165,21 +205,21 @@ _STDINT = "".join(
     for middle in ("", "_least")
 ) + (
     "typedef signed char int_fast8_t; typedef unsigned char uint_fast8_t;\n"
-    "typedef signed long long intptr_t, intmax_t; typedef unsigned long long uintptr_t, uintmax_t;\n"
+    "typedef signed long intptr_t, intmax_t; typedef unsigned long uintptr_t, uintmax_t;\n"
 )
 _STDINT_LIMITS = """
     INT8_MIN (-128)
     INT16_MIN (-32767 - 1)
     INT32_MIN (-2147483647 - 1)
-    INT64_MIN (-9223372036854775807LL - 1)
+    INT64_MIN (-9223372036854775807L - 1)
     INT8_MAX 127
     INT16_MAX 32767
     INT32_MAX 2147483647
-    INT64_MAX 9223372036854775807LL
+    INT64_MAX 9223372036854775807L
     UINT8_MAX 255
     UINT16_MAX 65535
     UINT32_MAX 4294967295U
-    UINT64_MAX 18446744073709551615ULL
+    UINT64_MAX 18446744073709551615UL
     INTPTR_MAX INT64_MAX
     UINTPTR_MAX UINT64_MAX
     SIZE_MAX 18446744073709551615UL
@@ -253,7 +293,7 @@ typedef unsigned short u_short, ushort;
 typedef unsigned int u_int, uint;
 typedef unsigned long u_long, ulong;
 typedef unsigned char u_int8_t; typedef unsigned short u_int16_t;
-typedef unsigned int u_int32_t; typedef unsigned long long u_int64_t;
+typedef unsigned int u_int32_t; typedef unsigned long u_int64_t;
 typedef long ssize_t, off_t;
 """
 _ALGORITHM = """namespace std {
@@ -317,6 +357,13 @@ LAB_FLOATING(double, 2.2250738585072014e-308, 1.7976931348623157e+308, 4.9406564
 #undef LAB_FLOATING
 }
 """
+_TYPEOF = """template <class T> struct lab_value { typedef T type; };
+template <class T> struct lab_value<T&> { typedef T type; };
+template <class T> struct lab_value<T&&> { typedef T type; };
+#define __typeof__(...) typename lab_value<decltype((__VA_ARGS__))>::type
+#define __typeof(...) __typeof__(__VA_ARGS__)
+#define typeof(...) __typeof__(__VA_ARGS__)
+"""
 _TEXTS = {
     "stdint.h": _STDINT + _defined(_STDINT_LIMITS),
     "inttypes.h": _STDINT + _defined(_STDINT_LIMITS),
@@ -325,6 +372,8 @@ _TEXTS = {
     "math.h": _defined(_MATH),
     "sys/types.h": _SYS_TYPES,
     "limits": _NUMERIC_LIMITS,
+    TYPEOF: _TYPEOF,
+    "bits/stdc++.h": "".join(f"#include <{word}>\n" for word in _EVERYTHING),
     "algorithm": f"#include <utility>\n{_ALGORITHM}",
     "utility": _SWAP,
 }
@@ -350,7 +399,7 @@ typedef struct CUevent_st* CUevent;
 _CUB = (
     *(f"block/block_{word}.cuh" for word in _words("exchange histogram load radix_sort reduce scan shuffle store")),
     *(f"warp/warp_{word}.cuh" for word in _words("exchange load merge_sort reduce scan store")),
-    *(f"thread/thread_{word}.cuh" for word in _words("load operators reduce scan store")),
+    *(f"thread/thread_{one}.cuh" for one in _words("load operators reduce scan store")),
 )
 IMPLICIT: dict[str, frozenset[str]] = {
     "math.h": frozenset(line.split()[0] for line in _MATH.strip().splitlines()),
@@ -358,6 +407,7 @@ IMPLICIT: dict[str, frozenset[str]] = {
     "stdint.h": frozenset(_STDINT_NAMES.split()),
     "float.h": frozenset(line.split()[0] for line in _FLOAT.strip().splitlines()),
     "sys/types.h": frozenset(_words("uint ushort ulong u_char u_short u_int u_long ssize_t")),
+    TYPEOF: frozenset(_words("typeof __typeof __typeof__")),
     _DEVICE_RUNTIME: frozenset(["cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"]),
 }
 """Names that nvcc provides without an include line, by the header that defines them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -63,7 +64,7 @@ class Triton:
     @property
     def identity(self) -> str:
         """Empty: Triton's wheel has everything that determines its output."""
-        return ""
+        return _helpers_digest()
 
     def supports(self, arch: str) -> bool:
         """Return whether `arch` is a valid target name."""
@@ -128,16 +129,29 @@ def _version_elsewhere(python: Path) -> str | None:
     return output.strip() if output else None
 
 
+@functools.cache
+def _helpers_digest() -> str:
+    return hashlib.sha256(Path(worker.__file__).with_name("helpers.py").read_bytes()).hexdigest()[:12]
+
+
 def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command: str) -> tuple[dict[str, Any], str]:
     """Run the worker; return its answer and what it printed."""
-    (folder / source.file).write_text(source.text, encoding="utf-8")
+    root = folder / "source"  # apart from the question, whose names a module may have
+    file = root / (source.path or source.file)
+    for path, text in ((file, source.text), *((root / name, text) for name, text in source.included)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for package in {parent for path in root.rglob("*.py") for parent in path.parents if root in parent.parents}:
+        (package / "__init__.py").touch()  # without the user's, of which nothing is imported
     request = {
-        "file": str(folder / source.file),
+        "root": str(root),
+        "file": str(file),
         "function": source.function,
         "signature": source.signature,
         "constants": source.constants,
         "divisible": source.divisible,
         "ones": source.ones,
+        "tuples": source.tuples,
         "capability": int("".join(filter(str.isdigit, arch))),
         "num_warps": source.num_warps,
         "num_stages": source.num_stages,
@@ -163,13 +177,13 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
         raise MissingToolError(f"cannot run Triton's Python ({error}); install Triton: {INSTALL}") from error
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"Triton did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
-    log = (run.stdout + run.stderr).replace(f"{folder}/", "")
+    log = (run.stdout + run.stderr).replace(f"{root}/", "").replace(f"{folder}/", "")
     check_not_killed("Triton's process", run.returncode)
     if not answer.is_file():
         raise CompileError(f"Triton's process ended with code {run.returncode}", log, command)
     result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in result:
         line = f"({result['line']})" if result.get("line") else ""
-        message = f"{source.file}{line}: {result['error']}".replace(f"{folder}/", "")
-        raise CompileError(message, log + result["log"].replace(f"{folder}/", ""), command)
+        message = f"{source.file}{line}: {result['error']}".replace(f"{root}/", "").replace(f"{folder}/", "")
+        raise CompileError(message, log + result["log"].replace(f"{root}/", "").replace(f"{folder}/", ""), command)
     return result, log

@@ -37,9 +37,13 @@ class TritonSource:
         file: Its name without a folder: `softmax.py`.
         function: The function's name.
         signature: Name and Triton type of every argument that is passed at launch, in order: `("x", "*fp32")`.
+            Members of tuples stand in their place.
         constants: Name and value of every argument that is a `tl.constexpr`.
         divisible: Arguments that are multiples of 16, such as aligned pointers, which Triton exploits.
         ones: Integers that are 1 in every launch, which Triton treats as constants.
+        tuples: Name of every argument that is a tuple, with the names of its members.
+        path: Where the file lies below the folder that its imports start from; empty for its name alone.
+        included: Path and text of the user's modules that it imports.
         num_warps: Warps per block.
         num_stages: Stages of software pipelines.
         num_ctas: Blocks per cluster.
@@ -52,6 +56,9 @@ class TritonSource:
     constants: tuple[tuple[str, Scalar | None], ...] = ()
     divisible: tuple[str, ...] = ()
     ones: tuple[str, ...] = ()
+    tuples: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    path: str = ""
+    included: tuple[tuple[str, str], ...] = ()
     num_warps: int = 4
     num_stages: int = 3
     num_ctas: int = 1
@@ -64,11 +71,14 @@ class TritonSource:
             "constants": self.constants,
             "divisible": self.divisible,
             **({"ones": self.ones} if self.ones else {}),
+            **({"tuples": self.tuples} if self.tuples else {}),
+            **({"path": self.path} if self.path not in ("", self.file) else {}),
             "num_warps": self.num_warps,
             "num_stages": self.num_stages,
             "num_ctas": self.num_ctas,
         }
-        return CompileRequest(f"{self.text}\n{_MARK}{json.dumps(facts)}", self.file, arch)
+        text = f"{self.text}\n{_MARK}{json.dumps(facts)}"
+        return CompileRequest(text, self.file, arch, included=self.included)
 
 
 def restored(request: CompileRequest) -> TritonSource:
@@ -88,6 +98,9 @@ def restored(request: CompileRequest) -> TritonSource:
             constants=tuple((name, value) for name, value in facts["constants"]),
             divisible=tuple(facts["divisible"]),
             ones=tuple(facts.get("ones", ())),
+            tuples=tuple((name, tuple(members)) for name, members in facts.get("tuples", ())),
+            path=facts.get("path", ""),
+            included=request.included,
             num_warps=facts["num_warps"],
             num_stages=facts["num_stages"],
             num_ctas=facts["num_ctas"],

@@ -14,6 +14,7 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.memory.memory import SHARED_WINDOW, AddressSpace
 from lab.emulator.memory.peers import peer_address
+from lab.emulator.memory.samples import AccessSamples
 from lab.emulator.program import Program
 from lab.emulator.progress import MemoryProgress
 from lab.emulator.tally import Counters
@@ -125,6 +126,7 @@ class Trace:
 
     def __init__(self):
         self.noted = []
+        self.samples = AccessSamples()
 
     def note(self, verb, region, offsets, *, width, warps, blocks):
         self.noted.append((verb, region.name, offsets.tolist(), width, warps.tolist(), blocks.tolist()))

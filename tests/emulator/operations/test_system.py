@@ -17,5 +17,5 @@ def test_system_enters_every_family():
 def test_a_site_has_the_operands_as_written():
     binder = cast("Any", SimpleNamespace(instruction=SimpleNamespace(operands=("%r0", "[%rd1]"))))
     nothing = cast("Any", None)
-    site = Site(3, binder, nothing, nothing, nothing, nothing, nothing, None)
+    site = Site(3, binder, nothing, nothing, nothing, nothing, nothing, nothing, None)
     assert site.texts == ("%r0", "[%rd1]")

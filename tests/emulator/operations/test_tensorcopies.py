@@ -476,3 +476,79 @@ def test_a_map_of_another_rank_is_found():
     emulation = launch(load(3, 1024).replace("AGAIN: ", "AGAIN: ret; "), "k", 1, 32,
                        [argument, np.zeros(256, np.uint32), np.uint32(0), np.uint32(0)])  # fmt: skip
     assert any("2 dimensions, the instruction 3" in finding.detail for finding in emulation.findings)
+
+
+ROWS = TensorMapArgument(Buffer(MATRIX), (30, 6), 32, (16, 1))
+
+
+def four(source, old, new, rows):
+    assert old in source
+    source = source.replace(old, new)
+    return source.replace("{%r3, %r4}", f"{{%r3, {', '.join(map(str, rows))}}}")
+
+
+def gathered(rows, argument=ROWS, at=8, size=256):
+    source = four(load(2, size), ".global.tile.", ".global.tile::gather4.", rows)
+    out = np.zeros(64, np.uint32)
+    return launch(source, "k", 1, 32, [argument, out, np.uint32(at), np.uint32(0)]), out.reshape(4, 16)
+
+
+@pytest.mark.parametrize("rows", [(5, 0, 3, 3), (1, 2, 3, 4), (5, 6, -1, 0)])
+def test_four_rows_of_a_matrix_are_gathered(rows):
+    emulation, out = gathered(rows)
+    assert emulation.clean, emulation.findings
+    wanted = [MATRIX[row, 8:24] if 0 <= row < 6 else np.zeros(16) for row in rows]
+    np.testing.assert_array_equal(out, wanted)
+    assert emulation.fetched_by_map == (256,)  # with what lies beyond the matrix
+
+
+def test_columns_beyond_the_matrix_are_gathered_as_zeros():
+    emulation, out = gathered((0, 4, 2, 1), at=20)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out[:, :10], MATRIX[[0, 4, 2, 1], 20:30])
+    assert not out[:, 10:].any()
+
+
+def test_four_rows_are_swizzled_as_a_box_of_four_is():
+    rows = (5, 0, 3, 2)
+    _, out = gathered(rows, TensorMapArgument(Buffer(MATRIX), (30, 6), 32, (16, 1), swizzle=64))
+    permuted = Buffer(np.ascontiguousarray(MATRIX[list(rows)]))
+    wanted = np.zeros(64, np.uint32)
+    argument = TensorMapArgument(permuted, (30, 4), 32, (16, 4), swizzle=64)
+    assert launch(load(2, 256), "k", 1, 32, [argument, wanted, np.uint32(8), np.uint32(0)]).clean
+    np.testing.assert_array_equal(out.reshape(-1), wanted)
+    assert (out != MATRIX[list(rows), 8:24]).any()
+
+
+def test_a_gather_whose_bytes_are_miscounted_or_whose_map_has_larger_boxes_is_found():
+    emulation, _ = gathered((0, 1, 2, 3), size=64)
+    assert "mbarrier-deadlock" in {one.kind for one in emulation.findings}
+    emulation, _ = gathered((0, 1, 2, 3), argument=OF_MATRIX)
+    assert "out-of-bounds" in {one.kind for one in emulation.findings}
+    assert any("boxes have 4 rows" in one.detail for one in emulation.findings)
+
+
+def test_four_rows_are_scattered():
+    body = STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
+    source = four(text(body), ".global.shared::cta.tile.", ".global.shared::cta.tile::scatter4.", (5, 0, 7, 2))
+    matrix, box = np.full((6, 32), 99, np.uint32), np.zeros(1, np.uint32)
+    argument = TensorMapArgument(Buffer(matrix), (30, 6), 32, (16, 1))
+    emulation = launch(source, "k", 1, 32, [argument, box, np.uint32(8), np.uint32(0)])
+    assert not [one for one in emulation.findings if one.kind == "out-of-bounds"], emulation.findings
+    held = [row for row in range(6) if (matrix[row, 8:24] != 99).any()]
+    assert held == [0, 2, 5]
+    assert (matrix[:, :8] == 99).all()
+    assert (matrix[:, 24:] == 99).all()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (".2d.shared::cluster.global.tile.", ".3d.shared::cluster.global.tile::gather4."),
+        (".global.tile.", ".global.tile::scatter4."),
+    ],
+)
+def test_rows_that_cannot_be_gathered_are_refused(old, new):
+    source = four(load(2, 256), old, new, (0, 1, 2, 3))
+    with pytest.raises(UnsupportedInstruction, match=r"four rows|gather4"):
+        launch(source, "k", 1, 32, [ROWS, np.zeros(64, np.uint32), np.uint32(0), np.uint32(0)])

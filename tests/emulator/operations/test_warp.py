@@ -93,6 +93,45 @@ def test_reductions(operation, wanted):
     np.testing.assert_array_equal(found.view(np.int32), wanted)
 
 
+NAN = 0x7FC01234  # not the canonical one
+ZEROS = np.where(LANE % 2, 0x80000000, 0).astype(np.uint32)
+MIXED = np.linspace(-4, 3, 32, dtype=np.float32).view(np.uint32)
+WITH_NAN = np.where(LANE == 5, np.uint32(NAN), MIXED)
+
+
+@pytest.mark.parametrize(
+    ("operation", "values", "wanted"),
+    [
+        ("min", MIXED, np.float32(-4)),
+        ("max", MIXED, np.float32(3)),
+        ("max.abs", MIXED, np.float32(4)),
+        ("min.abs", MIXED, np.abs(MIXED.view(np.float32)).min()),
+        ("min", ZEROS, np.float32(-0.0)),
+        ("max", ZEROS, np.float32(0.0)),
+        ("min.abs", ZEROS, np.float32(0.0)),
+        ("min", WITH_NAN, np.float32(-4)),
+        ("max", WITH_NAN, np.float32(3)),
+        ("min.NaN", WITH_NAN, np.uint32(0x7FFFFFFF)),
+        ("max.abs.NaN", WITH_NAN, np.uint32(0x7FFFFFFF)),
+        ("max.NaN", MIXED, np.float32(3)),
+        ("max", np.full(32, NAN, np.uint32), np.uint32(0x7FFFFFFF)),
+        ("max", np.full(32, 0xFF800000, np.uint32), np.float32(-np.inf)),
+    ],
+)
+def test_reductions_of_floats(operation, values, wanted):
+    emulation, found = execute(f"redux.sync.{operation}.f32 %o0, %i0, -1;", values)
+    assert emulation.clean
+    np.testing.assert_array_equal(found, np.asarray(wanted).view(np.uint32))
+
+
+def test_a_reduction_of_floats_takes_the_lanes_of_its_mask():
+    body = """setp.ge.u32 %p1, %i0, 0x80000000; mov.u32 %o0, 0; @!%p1 bra END;
+    redux.sync.max.f32 %o0, %i0, 0x0007ffff;\nEND:\n"""
+    values = np.where(LANE < 19, -1.0 - LANE, LANE).astype(np.float32).view(np.uint32)
+    _, found = execute(body, values)
+    np.testing.assert_array_equal(found.view(np.float32), np.where(LANE < 19, -1.0, 0))
+
+
 def test_the_lowest_lane_of_the_mask_is_elected():
     body = """setp.ge.u32 %p1, %i0, 6; mov.u32 %o0, 99; mov.u32 %o1, 99; @!%p1 bra END;
     elect.sync %o0|%p0, 0xFFFFFFC0; selp.u32 %o1, 1, 0, %p0;\nEND:\n"""
@@ -102,7 +141,15 @@ def test_the_lowest_lane_of_the_mask_is_elected():
     np.testing.assert_array_equal(leads, np.where(LANE >= 6, LANE == 6, 99))
 
 
-@pytest.mark.parametrize("instruction", ["bar.warp.arrive 0;", "shfl.sync.ring.b32 %r0, %r1, 1, 2, -1;"])
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "bar.warp.arrive 0;",
+        "redux.sync.add.f32 %r0, %r1, -1;",
+        "redux.sync.max.abs.u32 %r0, %r1, -1;",
+        "shfl.sync.ring.b32 %r0, %r1, 1, 2, -1;",
+    ],
+)
 def test_unknown_forms(instruction):
     with pytest.raises(UnsupportedInstruction):
         execute(instruction)

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from pages import Page, read_page, unpack
 
+from lab.advice.finding import Advice, CodePlace, PerformanceFinding, Rule, Skipped
 from lab.emulator.results import Finding
 from lab.measured.timing import CardState
 from lab.recorded.run_records import Condition, EmulationRecord, RepeatRecord, Status, Suspicion
 from lab.report.page.page import LOG_LINES, MOST_LOGS, environment, vega
 from lab.report.render import render
 
+FINDING = PerformanceFinding(Rule.TAIL_WAVE, CodePlace(), "133 blocks", "132 blocks", 0.5, 2.0)
 FILES = {"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", "provenance.json"}
 
 
@@ -165,3 +167,20 @@ def test_the_runtime_is_kept_and_made_again_where_the_kept_one_is_damaged(tmp_pa
         assert unpack(first) == "var vegaEmbed;"
     finally:
         vega.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (Advice((FINDING,), (Skipped(Rule.CODE_SIZE, "SASS"),)), ["tail wave", "133 blocks", "not checked: code size"]),
+        (Advice(()), ["no performance findings: all"]),
+        (Advice((), (Skipped(Rule.CODE_SIZE, "SASS"),)), []),
+    ],
+    ids=["a finding", "none of all rules", "none of some rules"],
+)
+def test_findings_on_the_best_variant_stand_below_the_answer(make, monkeypatch, said, shown):
+    monkeypatch.setattr("lab.report.page.page.advice_on", lambda store, record: said)
+    html = render(make("sweep"))[0].read_text(encoding="utf-8")
+    text = html.partition('<section id="answer"')[2].partition("</section>")[0]
+    assert ('id="advice"' in text) is bool(shown)
+    assert all(words in text for words in shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.isa.cuda.kernels import read_kernels
-from lab.templates.plain.launches import HostLaunch, read_launch
+from lab.templates.plain.launches import HostLaunch, launched_kernels, read_launch
 
 KERNEL = "namespace ns { constexpr int W = 2; }\n__global__ void k(float *x, int n, int m, float scale) { n = 3; }\n"
 
@@ -125,6 +125,9 @@ int main() { int rows = 4096, cols = 1 << 10; float *p; cudaMalloc(&p, rows * co
         shared_bytes="512",
         shared_words="2*TILE_M*sizeof(float)",
         values={"m": "4096", "n": "1024"},
+        lengths={"out": "m * n * 4"},
+        variables={"out": "p", "m": "rows", "n": "cols"},
+        line=6,
     )
 
 
@@ -136,3 +139,9 @@ def test_a_source_may_end_anywhere_and_nest_deeply():
     for end in range(len(KERNEL), len(whole)):
         read_launch(whole[:end], kernel, ["n"])
     assert found(f"k<<<{'(' * 500}n{')' * 500}, 32>>>(x, n, m, s);").grid == ()
+
+
+def test_the_kernels_that_the_host_launches_in_its_order():
+    text = "__global__ void a(int *x) {}\n__global__ void b(int *x) {}\n__global__ void c(int *x) {}\n"
+    host = "int main() { b<<<1, 1>>>(p); a<<<1, 1>>>(p); b<<<2, 1>>>(p); other<<<1, 1>>>(p); }"
+    assert [one.name for one in launched_kernels(text + host, read_kernels(text))] == ["b", "a"]

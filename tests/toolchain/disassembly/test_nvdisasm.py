@@ -56,6 +56,43 @@ def test_a_refused_image(image):
     assert "lab-nvdisasm-" not in caught.value.log
 
 
+@pytest.fixture
+def first_refuses(monkeypatch, cubin):
+    """The first nvdisasm of the machine knows no such architecture; another one, a copy of it, does."""
+    tool = disassembler._find()[0]
+    other = tool.with_name("nvdisasm-12")
+    run = subprocess.run
+
+    def refuse(words, **options):
+        if words[0] == other:
+            return run([tool, *words[1:]], **options)
+        message = b'nvdisasm fatal   : CUDA architecture "SM70" is deprecated. Please use CUDA toolkit 13.0 or earlier'
+        return subprocess.CompletedProcess(words, 1, b"", message)
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr(disassembler, "_others", lambda: ())
+    return lambda: monkeypatch.setattr(disassembler, "_others", lambda: ((other, "12.8.55"),))
+
+
+def test_an_architecture_that_nvdisasm_dropped_names_the_package_that_lists_it(first_refuses, cubin):
+    with pytest.raises(CompileError) as caught:
+        disassemble(cubin)
+    assert "sm_70" in str(caught.value)
+    assert disassembler.INSTALL_OLDER in str(caught.value)
+    first, second = disassemble_all([cubin, cubin])
+    assert first == second
+    assert (first.text, first.lines) == ("", LineTable())
+    assert disassembler.INSTALL_OLDER in first.lacking
+
+
+def test_another_nvdisasm_of_the_machine_lists_it(first_refuses, cubin):
+    first_refuses()
+    found = disassemble(cubin)
+    assert (found.version, found.lacking) == ("12.8.55", "")
+    assert {kernel.name for kernel in read_sass(found.text, found.lines).kernels} == {"first", "second"}
+    assert disassemble_all([cubin]) == [found]
+
+
 def test_a_broken_line_table_costs_the_lines_alone(cubin):
     broken = bytearray(cubin)
     (table,) = (section.content for section in sections(cubin) if section.name == ".debug_line")

@@ -260,3 +260,16 @@ extern "C" __global__ void k(float* x) {
     assert "CUTLASS" in compiler.identity
     assert "/cutlass/cute/" in build.ptx
     assert build.log.count("warning") == 0
+
+
+def test_an_old_nvrtc_compiles_the_dialect_of_the_others() -> None:
+    old = nvrtc.find_nvrtc("11.8")
+    if old is None:
+        pytest.skip("NVRTC 11.8 is not installed: python -m pip install -e '.[compilers]'")
+    vector = "template <int N> struct alignas(N * 4) V { float at[N]; };\n"
+    source = vector + 'extern "C" __global__ void k(V<4>* v) { *v = v[1]; }'
+    made = old.compile(CompileRequest(source, "k.cu", "sm_80"))
+    assert "v4.f32" in made.ptx
+    assert "--std=c++17" in made.command
+    named = old.compile(CompileRequest(source, "k.cu", "sm_80", ("--std=c++14",)))
+    assert named.command.count("--std") == 1

@@ -129,3 +129,41 @@ def test_names_of_the_device_runtime_are_known_with_and_without_an_include():
 
 def instructions(text):
     return [line.strip() for line in text.splitlines() if line.startswith("\t") and not line.startswith("\t.")]
+
+
+def test_integers_of_64_bits_are_those_of_linux():
+    packs = "template <class T> struct Pack; template <> struct Pack<uint64_t> { enum { n = 1 }; };"
+    packs += "template <> struct Pack<unsigned long long> { enum { n = 2 }; };"
+    kernel = "__global__ void k(int *x) { x[0] = Pack<uint64_t>::n; x[1] = Pack<unsigned long>::n; }"
+    assert ptx(f"#include <cstdint>\n{packs}\n{kernel}")
+    assert ptx(f"#include <cstdint>\n#include <cuda/std/cstdint>\n#include <cuda/std/tuple>\n{packs}\n{kernel}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "std::common_type_t<int, float> y = x[0]; x[1] = y;",
+        'static_assert(std::is_same<float, float>::value, ""); x[0] = 1;',
+        "std::pair<int, float> p = std::make_pair(1, x[0]); x[1] = p.second;",
+        "std::conditional<true, double, int>::type y = x[0]; x[1] = y;",
+    ],
+)
+def test_nvcc_includes_traits_and_pairs_by_itself(line):
+    text = f"__global__ void k(float *x) {{ {line} }}"
+    assert ptx(implied_headers([text]) + text)
+
+
+def test_streams_and_maps_are_no_traits():
+    assert [name for name in ("is_same_v", "remove_cv_t", "decay") if not headers_of_lab.is_trait(name)] == []
+    assert [
+        name for name in ("istream", "hash", "adjacent_find", "ranges", "map") if headers_of_lab.is_trait(name)
+    ] == []
+
+
+def test_register_and_typeof_are_taken():
+    text = "__global__ void k(float *x) { register float y = x[0]; __typeof__(x[1]) z = y; x[1] = z; }"
+    assert ptx(implied_headers([text]) + text)
+
+
+def test_everything_of_the_standard_library_in_one_header():
+    assert ptx("#include <bits/stdc++.h>\n__global__ void k(float *x) { x[0] = std::max(x[0], x[1]); }")

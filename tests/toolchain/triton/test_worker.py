@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -68,38 +69,75 @@ def test_an_error_of_triton_has_its_line_of_the_file_the_one_of_a_called_functio
 
 
 def test_arguments_are_compared():
-    assert worker._differences(["x", "n", "B"], ["B"], {"x": "*fp32", "n": "i32"}, {"B": 3}) == ""
-    assert "constexpr" in worker._differences(["x", "B"], ["B"], {"x": "*fp32"}, {})
-    assert "takes ['x', 'n']" in worker._differences(["x", "n"], [], {"n": "i32", "x": "*fp32"}, {})
+    assert worker._differences(["x", "n"], ["B"], ["x", "n"], {"B": 3}) == ""
+    assert "gives no ['B']" in worker._differences(["x", "B"], ["B"], ["x"], {})
+    assert "takes ['x', 'n']" in worker._differences(["x", "n"], [], ["n", "x"], {})
+
+
+def test_members_of_tuples_stand_for_their_tuple():
+    tuples = {"sizes": ["rows", "columns"]}
+    assert worker._passed(["x", "rows", "columns", "y"], tuples) == ["x", "sizes", "y"]
+    kinds = {"x": "*fp32", "rows": "i32", "columns": "constexpr"}
+    assert [worker._kind(name, kinds, tuples) for name in ("x", "sizes")] == ["*fp32", ("i32", "constexpr")]
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("(2, 4)", (2, 4)), ("(2", "(2"), ("(2)", "(2)"), ("relu", "relu"), (3, 3), (True, True)]
+)
+def test_a_constant_that_is_a_tuple_is_text(given, value):
+    assert worker._value(given) == value
 
 
 def test_names_of_files():
+    helpers = '.file 3 "/x/lab/toolchain/triton/helpers.py"\n'
+    assert worker.without_machine(helpers) == '.file 3 "/lab/triton/helpers.py"\n'
     ptx = '\t.file\t1 "/v/lib/site-packages/triton/a.py"\n.file 2 "/tmp.1/k.py", 3, 4\n\tret;\n'
     assert worker.without_machine(ptx) == '\t.file\t1 "/triton/a.py"\n.file 2 "/k.py", 3, 4\n\tret;\n'
 
 
 FILE = """from __future__ import annotations
 import no_such_package
-DEVICE = no_such_package.device()
+from beside import SIZE, scale
 
 def wanted(x: int) -> int:
-    return x + SIZE
+    return scale(x) + SIZE
 
-def around(x: no_such_package.Tensor = DEVICE):
-    pass
+@no_such_package.traced(level=3)
+def around(x: no_such_package.Tensor = no_such_package.device()):
+    return x
 
-SIZE = 3
+LATER = no_such_package.count() + 1
 """
 
 
-def test_what_stands_around_a_function_may_fail(tmp_path, capsys):
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
     file = tmp_path / "program.py"
     file.write_text(FILE)
-    module = worker.imported(file, "wanted")
-    assert module.wanted(4) == 7
+    (tmp_path / "beside.py").write_text("import also_absent\nSIZE = 3\nscale = also_absent.jit(lambda x: 2 * x)\n")
+    return {"root": str(tmp_path), "file": str(file), "function": "wanted", "capability": 90}
+
+
+def test_what_stands_around_a_function_may_be_absent(asked, capsys):
+    module = worker.imported(asked)
+    assert module.wanted(4) == 11
     assert module.wanted.__annotations__ == {"x": "int", "return": "int"}
+    assert module.around(5) == 5
     assert inspect.getsource(module.wanted).startswith("def wanted")
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0] for line in printed] == ["program.py(2)", "program.py(3)", "program.py(8)"]
+    assert [line.split(": ")[0] for line in printed] == ["beside.py(1)", "program.py(2)", "program.py(12)"]
+
+
+def test_a_function_that_does_not_come_to_be_is_the_files_own_failure(asked):
+    asked["function"] = "LATER"
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
-        worker.imported(file, "around")
+        worker.imported(asked)
+
+
+def test_an_error_names_what_its_line_lacks(asked):
+    worker.imported(asked)
+    assert "no_such_package stands for no_such_package" in worker._lacking(asked, 12)
+    assert not worker._lacking(asked, 6)

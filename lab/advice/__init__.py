@@ -1,0 +1,1 @@
+"""Advice on performance: rules that name the cause of lost time, its line, its remedy and the predicted gain."""

@@ -1,0 +1,47 @@
+"""Loads from constant memory whose lanes name different words, which are served one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from lab.advice.evidence import Evidence
+from lab.advice.finding import PerformanceFinding, Rule
+from lab.isa.model import Instruction
+from lab.predict.work import LaunchWork
+
+_LEAST: Final = 1.5
+"""Distinct words per request from which on a load counts as divergent."""
+
+
+def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
+    """Yield a finding for each source line that loads different words of constant memory in a warp."""
+    groups: dict[object, list[tuple[Instruction, float]]] = {}
+    for function in evidence.ptx_functions:
+        for one in function.instructions:
+            pattern = evidence.pattern(one.line, "const.load")
+            if pattern is not None and pattern.cost >= _LEAST * pattern.requests and evidence.warps(one):
+                groups.setdefault(one.source or one.line, []).append((one, pattern.cost / pattern.requests))
+    for members in groups.values():
+        worst, words = max(members, key=lambda member: member[1])
+        passes = sum(evidence.warps(one) * (each - 1) for one, each in members)
+        yield PerformanceFinding(
+            Rule.DIVERGENT_CONSTANT,
+            evidence.place(worst, "LDC", "LDCU"),
+            f"{words:.3g} different words per request, each served in a pass of its own",
+            "keep the table in shared memory, or in global memory behind const __restrict__",
+            passes / (passes + evidence.executed_warps),
+            _gain(evidence, passes),
+        )
+
+
+def _gain(evidence: Evidence, passes: float) -> float | None:
+    """Return the predicted time with the passes beside those of shared memory, a cycle each, over that without them."""
+    executed = evidence.executed_warps
+
+    def with_passes(work: LaunchWork) -> LaunchWork:
+        return replace(work, wavefronts=work.wavefronts + passes * work.instructions / max(1, executed))
+
+    inverse = evidence.gain(with_passes)
+    return None if inverse is None else 1 / inverse

@@ -1,0 +1,50 @@
+"""Performance findings of a variant as the page lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import PurePosixPath
+from typing import Any
+
+from lab.advice.finding import Advice, CodePlace
+from lab.recorded.run_records import VariantRecord
+from lab.store.advice import advice_of
+from lab.store.database import Store
+
+
+def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, Any]:
+    """Return the findings, with the words of the terminal, and the sentence behind them.
+
+    Args:
+        advice: The findings.
+        sources: Names of the source file that the page shows, without folders.
+    """
+    return {
+        "findings": [
+            {
+                "rule": one.rule,
+                "place": one.place.short,
+                "anchor": _anchor(one.place, sources),
+                "text": one.place.text,
+                "cause": one.cause,
+                "gain": one.gain_text,
+                "remedy": one.remedy,
+            }
+            for one in advice.findings
+        ],
+        "closing": advice.closing,
+        "complete": not advice.skipped,
+    }
+
+
+def _anchor(place: CodePlace, sources: Collection[str]) -> str:
+    """Return the line of the page's listings that a finding links to: of the source, else of the PTX; or empty."""
+    if place.source is not None and PurePosixPath(place.source.file).name in sources:
+        return f"source-{place.source.line}"
+    return f"ptx-{place.ptx}" if place.ptx else ""
+
+
+def advice_on(store: Store, record: VariantRecord) -> Advice:
+    """Return the advice on a variant, whose lean record is read again as a whole."""
+    whole = store.record(record.variant)
+    return advice_of(store.variant_folder(record.variant), whole)

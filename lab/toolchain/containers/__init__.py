@@ -1,0 +1,1 @@
+"""Device code inside of other files: libraries, fat binaries, wheels, caches."""

@@ -1,0 +1,29 @@
+"""Drafts of Triton functions in the manner of public collections; `golden/` holds what must come of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.experiment.load import from_text
+from lab.templates.plain.triton import read_functions
+from lab.templates.plain.triton_draft import draft_triton
+
+GOLDEN = Path(__file__).with_name("golden") / "triton"
+
+
+def drafted(name):
+    text = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    functions = read_functions(text, f"{name}.py")
+    called = {word for one in functions for word in one.called}
+    (function,) = [one for one in functions if one.name not in called]
+    return text, draft_triton(text, f"{name}.py", function)
+
+
+@pytest.mark.parametrize("name", ["gelu", "matmul", "norm", "tuples", "alone"])
+def test_a_draft(name, tmp_path):
+    text, draft = drafted(name)
+    assert draft == (GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    assert from_text(draft, tmp_path / f"{name}.yaml").kernels[0].toolchain == "triton"
