@@ -34,6 +34,7 @@ IGNORED: Mapping[tuple[str, str], str] = {
     ("Template", "document"): "the lines of the declaration, for errors; what it says counts",
     ("Template", "roots"): "where includes are found; the rendered source counts",
     ("PlainTemplate", "text"): "the rendered source counts",
+    ("PlainTemplate", "tree"): "where includes are found; the rendered source counts",
     ("PlainTemplate", "named"): "it chooses the points and changes none",
     ("Launch", "resident_grid"): "it is made of the declaration and the problem, which count",
     ("FrontMatter", "summary"): "prose",

@@ -66,7 +66,7 @@ def test_a_baseline_is_a_setting_of_the_parameters(reading):
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "no such file"), (b"\xff", "not UTF-8"), (b" " * (MOST_SOURCE_BYTES + 1), "at most")],
+    [(None, "no such file"), (b" " * (MOST_SOURCE_BYTES + 1), "at most")],
 )
 def test_a_source_that_cannot_be_had(reading, tmp_path, content, why):
     if content is not None:
@@ -74,6 +74,11 @@ def test_a_source_that_cannot_be_had(reading, tmp_path, content, why):
     file_reading = reading()
     assert file_reading.text("k.cu") is None
     assert why in str(file_reading.mistakes[0])
+
+
+def test_a_comment_in_latin_1_is_read(reading, tmp_path):
+    (tmp_path / "k.cu").write_bytes(b"// temp\xe9rature\n")
+    assert reading().text("k.cu") == "// temp\u00e9rature\n"
 
 
 def test_a_link_to_nothing_is_told_as_one(reading, tmp_path):
