@@ -156,7 +156,7 @@ def _source(mapping: Mapping[str, Any]) -> tuple[str, Path | None]:
         return source, None
     path = Path(str(source).rpartition(":")[0]) if ".py:" in str(source) else Path(source)
     try:
-        return (read_source if path.suffix in SOURCES else read_text)(path, what="the source"), path
+        return (read_source if path.suffix in SOURCES else read_text)(path, label="the source"), path
     except UserError as error:
         raise error.placed(None, "source") from None
 

@@ -248,13 +248,13 @@ def decoded_source(data: bytes) -> str:
     return text.replace("\r\n", "\n")
 
 
-def read_source(file: Path, most_bytes: int = MOST_BYTES, what: str = "the file") -> str:
+def read_source(file: Path, most_bytes: int = MOST_BYTES, label: str = "the file") -> str:
     """Return the text of a CUDA source that a user named; see `decoded_source`.
 
     Raises:
         UserError: The file cannot be read, is too large, or is not a regular file.
     """
-    return decoded_source(read_regular(file, most_bytes, what)).replace("\r", "\n")
+    return decoded_source(read_regular(file, most_bytes, label)).replace("\r", "\n")
 
 
 def _named(text: str, beside: Path, tree: Tree, names: dict[Path, str]) -> tuple[str, dict[str, Path]]:
