@@ -49,8 +49,8 @@ def test_registers_wider_than_the_type():
         ("add.u32 %r0, %r1, %r2, %r3;", "operands"),
         ("frobnicate.u32 %r0, %r1;", "unknown opcode"),
         ("add.wide.u32 %r0, %r1, %r2;", r"\.wide"),
-        ("tcgen05.wait::ld.sync.aligned;", "it begins with sm_100"),
-        ("tcgen05.mma.cta_group::1.kind::f16 [%r0], %rd0, %rd1, %r1, %p0;", "it begins with sm_100"),
+        ("tcgen05.wait::ld.sync.aligned;", "it needs sm_100"),
+        ("tcgen05.mma.cta_group::1.kind::f16 [%r0], %rd0, %rd1, %r1, %p0;", "it needs sm_100"),
         (
             "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e2m1.f32 {%f0}, {%r0}, {%r1}, {%f0};",
             "it needs sm_100; the emulator supports up to sm_90a",
