@@ -35,8 +35,8 @@ HAND_MADE: tuple[Mistake, ...] = (
     Mistake(
         "a sequence's share of the bandwidth is inverted",
         "lab/predict/bounds.py",
-        "share = bytes_needed / moved if moved else 1.0",
-        "share = moved / bytes_needed if moved else 1.0",
+        "share = bytes_needed / total if total else 1.0",
+        "share = total / bytes_needed if total else 1.0",
         "tests/predict/test_bounds.py::test_a_sequence_reaches_the_share_of_the_bandwidth_that_its_needed_bytes_have",
     ),
     Mistake(

@@ -317,7 +317,7 @@ def test_more_values(expression, expected):
         ("[1][true]", "an index is"),
         ("[1][0.5]", "an index is"),
         ("5[0]", "has no elements"),
-        ("{1: 2}[3]", "there is no key for"),
+        ("{1: 2}[3]", "the table has no key for the number 3; accepted: 1"),
         ("{1: 2}[(1, 2)]", "a list takes one index"),
         ("{[1]: 2}", "a key is"),
         ("[1][::0]", "the step of a slice is 0"),

@@ -134,7 +134,7 @@ def test_a_folder_for_a_tools_files_is_there_for_a_while() -> None:
     ],
 )
 def test_that_temporary_files_have_no_room_is_not_the_fault_of_a_source(error: Exception) -> None:
-    words = "temporary files cannot be written: No space left on device; TMPDIR"
+    words = "temporary files cannot be written: No space left on device; set TMPDIR"
     with pytest.raises(StoreError, match=words), scratch("lab-test-"):
         raise error
 

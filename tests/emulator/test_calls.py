@@ -152,7 +152,7 @@ def test_functions_are_called_through_pointers(compiled):
     assert out.tolist() == wanted
     (found,) = launch(compiled, "pointers", 1, 32, [out, 1]).findings
     assert (found.kind, found.count, found.thread) == ("out-of-bounds", 1, (5, 0, 0))
-    assert "no function" in found.detail
+    assert "an address without a function" in found.detail
 
 
 def test_virtual_functions_are_called(compiled):

@@ -150,5 +150,5 @@ def test_a_fault_of_the_compiler_is_a_note_where_the_result_is_right():
     emulation = unfenced(excused=frozenset({"missing-proxy-fence"}))
     assert (emulation.findings, emulation.fault, emulation.verification.passed) == ((), "", True)
     (note,) = [note for note in emulation.notes if "missing-proxy-fence" in note]
-    assert "The compiler wrote it, not the source" in note
+    assert "It comes from the compiler" in note
     assert "missing-proxy-fence" in unfenced(excused=frozenset({"shared-race"})).fault

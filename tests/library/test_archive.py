@@ -62,7 +62,7 @@ def test_a_library_that_comes_with_lab_is_found_by_its_name(
     with pytest.raises(UserError, check=coded("missing-file", found="shipped/other")):
         archive.find("shipped/other")
     monkeypatch.setattr(archive, "SHIPPED", tmp_path / "absent")
-    with pytest.raises(UserError, match="no such library") as error:
+    with pytest.raises(UserError, check=coded("missing-file", found="mine")) as error:
         archive.find("mine")
     assert "./libraries" in str(error.value.suggestion)
 

@@ -49,8 +49,8 @@ def test_a_lower_clock_a_slowdown_and_another_process_are_reasons_too():
     assert (a.differs, c.differs) == ("", "")
     assert (a.sm_clock_mhz, a.power_w, a.temperature_c) == (1980, 600.0, 50)
     assert b.differs == (
-        "its SM clock under them is 1755 MHz, and 1980 MHz on other cards; it slows down by itself, for its "
-        "temperature or its power supply; 2 other processes used it"
+        "its SM clock under them is 1755 MHz, and 1980 MHz on other cards; it throttles because of its temperature or "
+        "power supply; 2 other processes used it"
     )
 
 

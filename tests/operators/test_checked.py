@@ -53,7 +53,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("inputs", Inputs({}, {"z": [1.0]}, ("z",)), "the array z, which is [1.0], not a NumPy array"),  # type: ignore[dict-item]
     ("inputs", Inputs({}, {"z": np.array(["a"])}, ("z",)), "has elements of type <U1"),
     ("inputs", Inputs({}, {"z": np.ones(8)[::2]}, ("z",)), "is not contiguous"),
-    ("inputs", Inputs({}, [X], ("z",)), "scalars or arrays are no mapping"),  # type: ignore[arg-type]
+    ("inputs", Inputs({}, [X], ("z",)), "scalars or arrays are not mappings"),  # type: ignore[arg-type]
     ("inputs", Inputs({}, {"z": X}, "z"), "returned the outputs 'z'"),  # type: ignore[arg-type]
     ("inputs", Inputs({}, {"z": X}, ()), "returned the outputs ()"),
     ("inputs", Inputs({}, {"z": X}, ("y",)), "returned the outputs ('y',)"),

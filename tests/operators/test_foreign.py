@@ -122,7 +122,8 @@ def test_whatever_it_does_is_said_with_its_file(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("limit", ["0", "-1", "soon", "inf"])
 def test_a_time_limit_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setenv(VARIABLE, limit)
-    with pytest.raises(UserError, match="no time limit"), opened(write(tmp_path, AXPY), tmp_path):
+    check = coded("wrong-value", found=limit)
+    with pytest.raises(UserError, check=check), opened(write(tmp_path, AXPY), tmp_path):
         pass
 
 

@@ -201,7 +201,7 @@ def test_dynamic_shared_memory_counts():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="SASS, not of ptx"):
+    with pytest.raises(ValueError, match="SASS instruction mix, got ptx"):
         _predict(replace(_mix(GEMM_STEP), isa="ptx"))
     with pytest.raises(UserError, check=coded("unsupported", key="dtype", found="int32")):
         _predict(GEMM_STEP, dtype="int32")

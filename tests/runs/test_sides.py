@@ -78,7 +78,7 @@ def shared(place):
 def test_a_file_that_holds_no_records_is_told(tmp_path, content):
     file = tmp_path / "records.json"
     file.write_text(content)
-    with pytest.raises(StoreError, match=r"is no records\.json"):
+    with pytest.raises(StoreError, match=r"is not a records\.json"):
         read_side(str(file))
 
 

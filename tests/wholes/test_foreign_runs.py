@@ -150,7 +150,7 @@ def test_an_id_that_is_not_the_name_of_a_folder_is_refused(sent: Path, secret: P
         reported(sent)
     with pytest.raises(StoreError, match="variant"):
         read_side(str(sent))
-    with Store(sent) as store, pytest.raises(StoreError, match="not a name"):
+    with Store(sent) as store, pytest.raises(StoreError, match="not a valid name"):
         store.read_file(variant, "kernel.cu")
 
 

@@ -103,7 +103,7 @@ def measure(
     services = replace(services or Services(), render=lambda _: ())
     cards, no_gpu_reason = services.find_cards(measure=True, every=False, model="")
     if not cards:
-        raise MissingToolError(f"nothing can be calibrated: {no_gpu_reason} Use --from to read runs made elsewhere.")
+        raise MissingToolError(f"{no_gpu_reason} Use --from to calibrate from runs made elsewhere.")
     gpu, timings, began = cards[0].description, dict[str, tuple[Timing, ...]](), clock()
     with scratch("lab-calibrate-") as folder:
         for name in names:

@@ -59,7 +59,7 @@ def test_it_stays_until_ctrl_c_where_somebody_can_press_it(console, monkeypatch,
         page.stay()
         assert written(console).count(page._server.address) == 1
     signal.signal(signal.SIGINT, before)
-    assert "stays until Ctrl-C" in written(console)
+    assert "served until Ctrl-C" in written(console)
     assert capfd.readouterr().err == "the live page is closed\n"
 
 

@@ -46,7 +46,7 @@ def test_accesses_and_operations_are_told_apart():
     ("body", "why"),
     [
         ("atom.global.add.u32 %r1, [%rd1], 1; mov.u32 %r2, %r1;", "order of threads"),
-        ("ld.volatile.global.u32 %r1, [%rd1];", "orders others"),
+        ("ld.volatile.global.u32 %r1, [%rd1];", "volatile or ordered"),
         ("mbarrier.init.shared.b64 [%r1], 1;", "no compiled form"),
         ("bar.sync 1, 64;", "form of barrier"),
         ("red.global.add.f32 [%rd1], %f1; red.global.add.f32 [%rd1], %f1;", "second sum of floats"),

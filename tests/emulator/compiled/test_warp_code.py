@@ -56,7 +56,7 @@ def test_lanes_that_never_come_are_told_by_the_interpreter():
     body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @%p1 bra $E; bar.sync 0; bra $F; $E: "
     emulation = both(body + "shfl.sync.bfly.b32 %r9, %r1, 16, 31, -1; $F:")
     assert emulation.engine == "interpreted"
-    assert "in vain" in emulation.not_compiled
+    assert "wait forever" in emulation.not_compiled
     assert "warp-divergence" in {finding.kind for finding in emulation.findings}
 
 

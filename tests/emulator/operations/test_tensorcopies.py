@@ -218,7 +218,7 @@ def test_a_column_is_swizzled():
             "outside of the map's box of pixels: -1 to 3, -1 to 2",
         ),
         ("{0, -1, -1, 0}", "{0, -1, 3, 0}", "out-of-bounds", "the base of im2col [-1, 3] lies outside"),
-        ("{2, 1}", "{2, 256}", "out-of-bounds", "accepted are 0 to 255 each"),
+        ("{2, 1}", "{2, 256}", "out-of-bounds", "expected 0 to 255 each"),
         (".im2col.", ".tile.", "out-of-bounds", "the tensor map is one for im2col, the instruction one for tiles"),
     ],
 )

@@ -169,7 +169,7 @@ def test_shapes_of_clusters(directives, grid, asked, shape):
     for axis in range(3):
         if shape[axis] > 1:
             wrong = [size + (i == axis) for i, size in enumerate(grid)]
-            with pytest.raises(UserError, match="whole clusters"):
+            with pytest.raises(UserError, check=coded("mismatch", found=tuple(wrong))):
                 cluster_shape(program, tuple(wrong), asked)
 
 

@@ -56,7 +56,7 @@ def test_nothing_begins_after_the_limit() -> None:
 
 
 def test_without_a_gpu_the_sentence_names_the_other_way() -> None:
-    with pytest.raises(MissingToolError, match=r"there is no GPU\. With --from"):
+    with pytest.raises(MissingToolError, match=r"there is no GPU\. Use --from"):
         measure([], without_a_gpu())
 
 

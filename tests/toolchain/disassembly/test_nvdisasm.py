@@ -150,5 +150,5 @@ def test_an_nvdisasm_that_was_killed_has_refused_nothing(monkeypatch, cubin):
 def test_a_full_disk_is_no_fault_of_the_cubin(monkeypatch, cubin):
     disassembler.disassembler_version()
     monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "no room")))
-    with pytest.raises(StoreError, match="temporary files cannot be written: no room; TMPDIR names"):
+    with pytest.raises(StoreError, match="temporary files cannot be written: no room; set TMPDIR"):
         disassemble(cubin)
