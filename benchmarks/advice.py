@@ -1,4 +1,4 @@
-"""Whether lab names planted performance faults first, and keeps silent on their clean twins: benchmarks/advice_cases.
+"""Check that lab ranks planted performance faults first and reports none in their clean twins.
 
 Each case is a kernel with a macro: PLANTED 1 has the fault, PLANTED 0 the same work without it. The class of a fault is
 in the name of its file. Every second case was held out while the rules were written.
@@ -32,7 +32,7 @@ MARK = "// FAULT"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What lab says of a case.
+    """The advice for one case.
 
     Attributes:
         case: Its name.
@@ -65,7 +65,7 @@ class Outcome:
     @property
     def silent(self) -> bool:
         """No rule of the fault's class finds anything in the twin."""
-        return not any(one.rule in self.rules for one in self.clean.findings)
+        return not any(finding.rule in self.rules for finding in self.clean.findings)
 
 
 def outcome_of(case: str, folder: Path) -> Outcome:
@@ -95,19 +95,20 @@ def table(outcomes: list[Outcome]) -> str:
         "| case | fault named first | its line | first finding | predicted gain | twin silent | others on the twin |",
         "|---|---|---|---|---:|---|---|",
     ]
-    for one in outcomes:
-        first = one.planted.findings[0] if one.planted.findings else None
-        others = ", ".join(found.rule for found in one.clean.findings if found.rule not in one.rules)
+    for outcome in outcomes:
+        first = outcome.planted.findings[0] if outcome.planted.findings else None
+        others = ", ".join(finding.rule for finding in outcome.clean.findings if finding.rule not in outcome.rules)
         lines.append(
-            f"| {one.case} | {_yes(one.first)} | {_yes(one.placed)} | {first.rule if first else 'none'} |"
-            f" {f'{first.gain:.2f}' if first and first.gain else ''} | {_yes(one.silent)} | {others} |"
+            f"| {outcome.case} | {_yes(outcome.first)} | {_yes(outcome.placed)} | {first.rule if first else 'none'} |"
+            f" {f'{first.gain:.2f}' if first and first.gain else ''} | {_yes(outcome.silent)} | {others} |"
         )
     total = len(outcomes)
     lines += [
         "",
         (
-            f"Named first: {sum(one.first for one in outcomes)} of {total}; with its line:"
-            f" {sum(one.placed for one in outcomes)}; silent on the twin: {sum(one.silent for one in outcomes)}."
+            f"Named first: {sum(outcome.first for outcome in outcomes)} of {total}; with its line:"
+            f" {sum(outcome.placed for outcome in outcomes)};"
+            f" silent on the twin: {sum(outcome.silent for outcome in outcomes)}."
         ),
     ]
     return "\n".join(lines)
@@ -130,9 +131,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         outcomes = [outcome_of(case, given.output or Path(scratch)) for case in given.cases or chosen]
     if given.full:
-        for one in outcomes:
-            for title, said in (("planted", one.planted), ("clean", one.clean)):
-                print(f"--- {one.case}, {title}", *said.text(), sep="\n")
+        for outcome in outcomes:
+            for title, said in (("planted", outcome.planted), ("clean", outcome.clean)):
+                print(f"--- {outcome.case}, {title}", *said.text(), sep="\n")
     print(table(outcomes))
 
 

@@ -176,7 +176,7 @@ def c_rows(library: StoredLibrary, size: tuple[int, int, int], folder: Path) -> 
         return []
     name, layout = library.library.name, library.library.layout
     kernels = library.library.kernels
-    write(library.library, {one.name: library.cubins[one.cubin] for one in kernels}, folder)
+    write(library.library, {kernel.name: library.cubins[kernel.cubin] for kernel in kernels}, folder)
     defined = {
         "NAME_H": f'"{name}.h"', "OPEN": f"{name}_open", "GEMM": f"{name}_gemm", "WORKSPACE": f"{name}_workspace",
         "LIBRARY": f"{name}_library", "A_ROWS": "m" if layout[0] == "n" else "k",
@@ -236,7 +236,7 @@ def python_rows(library: StoredLibrary, size: tuple[int, int, int]) -> Iterator[
     yield "gemm, tensors", timed(lambda: loaded.gemm(1.0, a, b, 0.0, c), wait)
     d, e, f = (ByInterface(pointer, shape) for pointer, shape in zip(pointers, shapes, strict=True))
     yield "gemm, __cuda_array_interface__", timed(lambda: loaded.gemm(1.0, d, e, 0.0, f), wait)
-    if any(one.tensor_maps for one in library.library.kernels):
+    if any(kernel.tensor_maps for kernel in library.library.kernels):
         moved = itertools.cycle([ByInterface(roomy + 16 * i, shapes[0]) for i in range(2 * MOST_ADDRESSES)])
         yield "the same, each A elsewhere", timed(lambda: loaded.gemm(1.0, next(moved), e, 0.0, f), wait)
     leading = (shapes[0][0], shapes[1][0], m)

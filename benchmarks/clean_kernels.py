@@ -82,8 +82,8 @@ def main() -> None:
                 print(f"{name}: not executed: {why_not}")
                 continue
             executed, flagged = executed + 1, flagged + bool(findings)
-            for found in findings:
-                print(f"{name}: {found.kind}, PTX line {found.line}: {found.detail} ({found.source})")
+            for finding in findings:
+                print(f"{name}: {finding.kind}, PTX line {finding.line}: {finding.detail} ({finding.source})")
         print(f"{file.stem if file else 'libraries'}: {time.perf_counter() - began:.1f} s", flush=True)
     print(f"{flagged} of {executed} kernels are flagged")
 

@@ -215,7 +215,7 @@ def run_again(
     predictions = {
         one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores(), counts=counts)
     }
-    lost = sum(not one.same_code for one in predictions.values())
+    lost = sum(not prediction.same_code for prediction in predictions.values())
     by = ", ".join(filter(None, [f"lab {VERSION}", environment.commit()]))
     what = "Ceilings, estimates and counts of the CPU" if counts else "Ceilings and estimates"
     notes = [f"{what} were made again by {by}, after the run; what was measured is the run's own."]

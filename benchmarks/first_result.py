@@ -96,7 +96,7 @@ def main() -> None:
         command = [sys.executable, "-m", "lab", "run", options.experiment, *options.options, "--no-resume"]
         runs = [run([*command, "--output", f"{folder}/{number}"], environment) for number in range(options.runs + 1)]
     cold, warm = runs[0], runs[1:]
-    names = [name for name in (*WORDS, "end") if any(name in one for one in runs)]
+    names = [name for name in (*WORDS, "end") if any(name in run for run in runs)]
     medians = {
         name: statistics.median(times) for name in names if (times := [one[name] for one in warm if name in one])
     }

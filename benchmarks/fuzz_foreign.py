@@ -399,7 +399,7 @@ def _damage_run(sent: Path, rng: random.Random, outside: Path) -> None:
         if rng.random() < 0.5 or not files:  # noqa: PLR2004
             below = sorted(path for path in sent.rglob("*") if path.is_dir() and not path.is_symlink())
             _put(rng.choice((sent, *below)) / rng.choice(NAMES), rng, outside)
-        elif rng.random() < 0.5 and (whole := [one for one in files if one.is_file() and not one.is_symlink()]):  # noqa: PLR2004
+        elif rng.random() < 0.5 and (whole := [file for file in files if file.is_file() and not file.is_symlink()]):  # noqa: PLR2004
             chosen = rng.choice(whole)
             if chosen.stat().st_size < 1 << 24:
                 _damage_pages(chosen, rng)

@@ -32,9 +32,9 @@ def tables(folder: Path) -> Iterator[tuple[str, Sizes, Table]]:
         facts, kernels, times = store.facts(), store.kernels(), store.times(TimingStage.FINAL)
     for label, final in facts.final.items():
         timed_kernels = {
-            one.name: {size: timed.samples for size, timed in times.get(one.id, {}).items() if timed.samples}
-            for one in kernels
-            if one.type == label
+            kernel.name: {size: timed.samples for size, timed in times.get(kernel.id, {}).items() if timed.samples}
+            for kernel in kernels
+            if kernel.type == label
         }
         yield f"{label}, {facts.kind}", *complete(final, timed_kernels)
 
@@ -62,10 +62,10 @@ def show(label: str, sizes: Sizes, table: Table, rules: list[HalvingModel]) -> N
     print(
         "coarse nearest  keep  drop | coarse sizes  pairs run  sampled once  device time | loss: mean    p90  worst  at"
     )
-    for one in rules:
-        found = replay(sizes, table, one)
+    for rule in rules:
+        found = replay(sizes, table, rule)
         print(
-            f"{one.coarse:>6}{one.nearest:>8}{one.keep:>6g}{one.drop:>6g} |{found.coarse:>13}"
+            f"{rule.coarse:>6}{rule.nearest:>8}{rule.keep:>6g}{rule.drop:>6g} |{found.coarse:>13}"
             f"{found.run / found.pairs:>11.1%}{found.sampled_once / found.pairs:>14.1%}"
             f"{found.halved_ms / found.brute_ms:>13.1%} |{found.mean:>11.2%}{found.quantile(0.9):>7.1%}"
             f"{found.quantile(1):>7.1%}  {' x '.join(map(str, found.worst))}"

@@ -154,7 +154,7 @@ def counted(points: Sequence[Timed], depth: int = _SIZE) -> list[tuple[Timed, Va
     run = published.read_records(GPU).run
     first = points[0]
     shared = json.loads(first.problem)
-    problems = [{**shared, **dict(zip("mnk", one.size, strict=True))} for one in points]
+    problems = [{**shared, **dict(zip("mnk", point.size, strict=True))} for point in points]
     kernel = {"template": first.template, "parameters": json.loads(first.parameters)}
     emulate = {"m": _SIZE, "n": _SIZE, "k": depth}
     text = json.dumps({

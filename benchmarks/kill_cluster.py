@@ -203,7 +203,7 @@ def main() -> None:
                 print(f"{sum(killer.kills.values())} kills, {len(killer.wrong)} wrong", flush=True)
                 print(*killer.wrong[printed:], sep="\n", flush=True)
                 printed = len(killer.wrong)
-            killer.wrong += [f"the {what} has an error of its own" for what in killer.hosts.tracebacks()]
+            killer.wrong += [f"the {traceback} has an error of its own" for traceback in killer.hosts.tracebacks()]
         finally:
             killer.hosts.end()
     hit = ", ".join(f"{number} x {part}" for part, number in sorted(killer.kills.items()))

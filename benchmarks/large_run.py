@@ -52,7 +52,7 @@ def grow(source: Path, folder: Path, variants: int) -> int:
     rng = random.Random(0)  # noqa: S311 - no secret
     with Store(source) as store:
         facts, stored_records = store.run(), store.records()
-        texts = {one.variant: store.variant_folder(one.variant).path for one in stored_records}
+        texts = {record.variant: store.variant_folder(record.variant).path for record in stored_records}
     card, total = CardState(1980, 2619, 600.0, 50), 0
     with Store(folder, create=True) as store:
         store.write_run(replace(facts, variants=variants, swept=(*facts.swept, "copy")))

@@ -44,7 +44,7 @@ def main() -> None:
     folder, tuning = options.run, load(options.tuning)
     with TuningStore(folder, create=True) as store:
         facts = store.facts()
-        stored_kernels = {(one.type, one.name): one for one in store.kernels()}
+        stored_kernels = {(kernel.type, kernel.name): kernel for kernel in store.kernels()}
         libraries = {
             name: again(tuning, store, stored_kernels, library, compiler=options.compile)
             for name, library in facts.libraries.items()
@@ -104,7 +104,9 @@ def by_whom() -> str:
 
 
 def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:
-    groups: list[Group] = [one for one in tuning.groups if one.name == facts.group and one.type.label == facts.type]
+    groups: list[Group] = [
+        group for group in tuning.groups if group.name == facts.group and group.type.label == facts.type
+    ]
     if not groups:
         raise SystemExit(f"{tuning.file} has no group {facts.group} of {facts.type}")
     return Candidate(groups[0], facts.name, facts.parameters, {})

@@ -261,7 +261,9 @@ def main() -> None:
 def of_records(report: Report) -> tuple[list[Row], str]:
     """A report's measured variants with their estimates, and a sentence on how they were built."""
     kept = published.read_records(ROOT / "reports" / "h200" / report.name)
-    wanted = [one for one in kept.records if one.status.sound and one.build and measured(one) is not None]
+    wanted = [
+        record for record in kept.records if record.status.sound and record.build and measured(record) is not None
+    ]
     problems = {one.variant: label for label, group in by_problem(kept.run, kept.records).items() for one in group}
     rows = [row for one in wanted if (row := _row(one, measured(one), problems[one.variant]))]
     tools = ", ".join(sorted({f"{one.build.toolchain} {one.build.version}" for one in wanted if one.build}))

@@ -464,7 +464,7 @@ def _found_again(tree: Path, mutant: Mutant) -> Mutant | None:
 
 def read(path: Path) -> list[Judged]:
     """Read the file that `--output` wrote."""
-    return [Judged(**{**one, "mutant": Mutant(**one["mutant"])}) for one in json.loads(path.read_text())]
+    return [Judged(**{**load, "mutant": Mutant(**load["mutant"])}) for load in json.loads(path.read_text())]
 
 
 def by_hand(bench: Bench) -> Iterator[Judged]:

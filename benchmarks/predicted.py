@@ -39,7 +39,7 @@ def main(page: Path, runs: Sequence[Path]) -> None:
         with Store(run) as store:
             name, records = store.run().experiment, lean_records(store)
         found = estimates(records)
-        known = [one for one in records if one.variant in found]
+        known = [record for record in records if record.variant in found]
         ordered = sorted(((found[v.variant].ms, v.label, found[v.variant]) for v in known), key=lambda row: row[:2])
         first, last = ordered[0][2], ordered[-1][2]
         pick = "cannot tell" if cannot_tell(list(found.values())) else ordered[0][1]

@@ -46,7 +46,7 @@ def recorded(outcome: RunOutcome, values: Mapping[str, tuple[object, ...]]) -> t
         values: Of each swept parameter, by its name.
     """
     scores = scored(outcome.records)
-    return tuple(_variant(one, tuple(values), scores.get(one.variant)) for one in outcome.records)
+    return tuple(_variant(record, tuple(values), scores.get(record.variant)) for record in outcome.records)
 
 
 def _variant(record: VariantRecord, names: tuple[str, ...], score: float | None) -> RecordedVariant:
@@ -83,7 +83,7 @@ def measure(name: str, *, seconds: float | None, jobs: int | None, gpu: bool) ->
             options = RunOptions(output=Path(folder), max_variants=MOST_VARIANTS, jobs=jobs, measure=gpu)
             outcome = run(file, options, services=Services(render=lambda _: ()))
             records = recorded(outcome, values)  # before the folder is gone
-            compilers = {one.compiler for one in outcome.records}
+            compilers = {record.compiler for record in outcome.records}
     finally:
         if stop:
             stop.cancel()
@@ -99,8 +99,8 @@ def measure(name: str, *, seconds: float | None, jobs: int | None, gpu: bool) ->
 
 def with_predictions(kept: RecordedSpace, made: RecordedSpace) -> RecordedSpace:
     """Return a measured space with the facts and estimates of another run of the same experiment."""
-    new = {repr(one.parameters): one for one in made.variants}
-    variants = [(one, new.get(repr(one.parameters), one)) for one in kept.variants]
+    new = {repr(variant.parameters): variant for variant in made.variants}
+    variants = [(variant, new.get(repr(variant.parameters), variant)) for variant in kept.variants]
     return replace(
         kept,
         variants=tuple(replace(old, facts=one.facts, estimates=one.estimates) for old, one in variants),
@@ -122,7 +122,7 @@ def main() -> None:
         if asked.predict:
             space = with_predictions(read(file), space)
         write(space, file)
-        timed = sum(one.ms is not None for one in space.variants)
+        timed = sum(variant.ms is not None for variant in space.variants)
         each = (time.monotonic() - began) / max(1, len(space.variants))
         print(
             f"{name}: {len(space.variants)} variants, {timed} measured, {time.monotonic() - began:.0f} s, "

@@ -69,16 +69,19 @@ class RecordedSpace:
     @property
     def best_ms(self) -> float:
         """The shortest median."""
-        return min(one.ms for one in self.variants if one.ms is not None)
+        return min(variant.ms for variant in self.variants if variant.ms is not None)
 
 
 def write(space: RecordedSpace, file: Path) -> None:
     """Write a space; equal spaces make equal files."""
     columns = {
-        "parameters": _table([one.parameters for one in space.variants]),
-        "facts": _table([one.facts for one in space.variants]),
-        "estimates": _table([one.estimates for one in space.variants]),
-        **{name: [_short(getattr(one, name)) for one in space.variants] for name in ("ms", "spread", "n", "failure")},
+        "parameters": _table([variant.parameters for variant in space.variants]),
+        "facts": _table([variant.facts for variant in space.variants]),
+        "estimates": _table([variant.estimates for variant in space.variants]),
+        **{
+            name: [_short(getattr(variant, name)) for variant in space.variants]
+            for name in ("ms", "spread", "n", "failure")
+        },
     }
     head = {field.name: getattr(space, field.name) for field in fields(space) if field.name != "variants"}
     text = json.dumps({**head, "columns": columns}, separators=(",", ":"))
@@ -108,7 +111,8 @@ def read(file: Path) -> RecordedSpace:
 def _of_others(tuned: TunedSpace, file: Path) -> RecordedSpace:
     """Return a space measured by others: times alone, without facts and estimates."""
     variants = [
-        RecordedVariant(one.setting, one.ms, None, len(one.times), one.failure, {}, {}) for one in tuned.settings
+        RecordedVariant(setting.setting, setting.ms, None, len(setting.times), setting.failure, {}, {})
+        for setting in tuned.settings
     ]
     return RecordedSpace(file.stem, "", {"gpu": tuned.device}, dict(tuned.values), tuple(variants))
 

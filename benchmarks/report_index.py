@@ -73,7 +73,7 @@ def answer(run: Path) -> str:
     if headline:
         return _plain(f"{headline[1]}. {_first_sentence(headline[2])}")
     paragraphs = re.findall(r"<p>(.*?)</p>", text)
-    return _plain(next((one for one in paragraphs if one.startswith("Over cuBLAS")), paragraphs[-1]))
+    return _plain(next((paragraph for paragraph in paragraphs if paragraph.startswith("Over cuBLAS")), paragraphs[-1]))
 
 
 def _first_sentence(words: str) -> str:

@@ -123,7 +123,9 @@ def sweep(file: Path, folder: Path, cards: Sequence[Card]) -> dict[str, Any]:
         "cards": len(cards),
         "variants": len(outcome.records),
         "measured": len(timed),
-        "not_measured": [f"{one.label}: {one.status} {one.reason}" for one in outcome.records if not one.measurement],
+        "not_measured": [
+            f"{record.label}: {record.status} {record.reason}" for record in outcome.records if not record.measurement
+        ],
         "begin_s": round(stage.first - began, 2),
         "timing_s": round(stage.last - stage.first, 2),
         "whole_s": round(whole, 2),

@@ -72,7 +72,7 @@ async def serve(address: str, number: int, cards: int) -> None:
             )
         for some in range(0, number, 20):
             await asyncio.gather(*(one.start() for one in cluster_workers[some : some + 20]))
-        await asyncio.gather(*(one.finished() for one in cluster_workers))
+        await asyncio.gather(*(worker.finished() for worker in cluster_workers))
 
 
 def megabytes(pid: int) -> float:

@@ -75,10 +75,10 @@ class Replayed:
 def replayed(recorded: RecordedSpace) -> Replayed:
     """Turn a measured space into one to search."""
     axes = tuple(SearchAxis(name, values) for name, values in recorded.values.items())
-    places = [tuple(axis.values.index(one.parameters[axis.name]) for axis in axes) for one in recorded.variants]
+    places = [tuple(axis.values.index(variant.parameters[axis.name]) for axis in axes) for variant in recorded.variants]
     ms = {place: one.ms or math.inf for place, one in zip(places, recorded.variants, strict=True)}
     space = SearchSpace(axes, ms.__contains__)
-    names = sorted({name for one in recorded.variants for name in one.facts})
+    names = sorted({name for variant in recorded.variants for name in variant.facts})
     costs, facts = {}, {}
     for place, variant in zip(places, recorded.variants, strict=True):
         guess = next(
@@ -188,21 +188,21 @@ def kernel_tuner_paths(
 
 def table(scores: Sequence[Score]) -> str:
     """Scores as a table: a row for each strategy, a pair of columns for each space, the held out ones first."""
-    spaces = sorted({one.space for one in scores}, key=lambda name: (name not in HELD_OUT, name))
-    scores_by_key = {(one.strategy, one.space): one for one in scores}
+    spaces = sorted({score.space for score in scores}, key=lambda name: (name not in HELD_OUT, name))
+    scores_by_key = {(score.strategy, score.space): score for score in scores}
     lines = [
         "| strategy | mean | "
         + " | ".join(f"{name}{' (held out)' if name in HELD_OUT else ''}" for name in spaces)
         + " |"
     ]
     lines.append("| --- |" + " ---: |" * (len(spaces) + 1))
-    for strategy in dict.fromkeys(one.strategy for one in scores):
+    for strategy in dict.fromkeys(score.strategy for score in scores):
         cells = []
         for name in spaces:
             score = scores_by_key.get((strategy, name))
             near = " / ".join("–" if math.isinf(t) else f"{t:.0f}" for t in score.near) if score else ""
             cells.append(f"{score.score:.3f}: {near}" if score else "")
-        mean = statistics.fmean(one.score for one in scores if one.strategy == strategy)
+        mean = statistics.fmean(score.score for score in scores if score.strategy == strategy)
         lines.append(f"| {strategy} | {mean:.3f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -44,9 +44,9 @@ def cache_of(space: RecordedSpace) -> tuple[dict[str, Any], dict[str, list[float
 
     parameters = {name: [number(name, value) for value in listed] for name, listed in space.values.items()}
     entries = {}
-    for one in space.variants:
-        setting = {name: number(name, one.parameters[name]) for name in parameters}
-        took = one.ms if one.ms is not None else "RuntimeFailedConfig"
+    for variant in space.variants:
+        setting = {name: number(name, variant.parameters[name]) for name in parameters}
+        took = variant.ms if variant.ms is not None else "RuntimeFailedConfig"
         times = dict.fromkeys(("compile_time", "verification_time", "benchmark_time"), 0.0)
         entries[",".join(map(str, setting.values()))] = {**setting, "time": took, "times": [took], **times}
     head = {"device_name": "recorded", "kernel_name": "kernel", "problem_size": [1], "objective": "time"}

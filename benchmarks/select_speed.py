@@ -65,7 +65,7 @@ def measured(folder: Path) -> Iterator[tuple[str, Logic]]:
         with TuningStore(run) as store:
             facts, kernels, times = store.facts(), store.kernels(), store.times(TimingStage.FINAL)
     for label, final in facts.final.items():
-        own = {one.name: times[one.id] for one in kernels if one.type == label and one.id in times}
+        own = {kernel.name: times[kernel.id] for kernel in kernels if kernel.type == label and kernel.id in times}
         yield label, build(*(_grid(sizes, own) for sizes in (final.ranges, final.exact)))
 
 

@@ -113,7 +113,7 @@ def of_run(analysis: Analysis) -> SmallPage:
             analysis.answer.lead,
             analysis.answer.text,
             " ".join(analysis.answer.verdict),
-            *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in analysis.agreements),
+            *(f"{agreement.sentence[0].upper()}{agreement.sentence[1:]}." for agreement in analysis.agreements),
         ),
         run.notes,
         (table,) if table.rows else (),
@@ -163,8 +163,9 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
             f"{problem_type.label}: {counts}, {len(problem_type.kernels)} winning kernels. {ends(problem_type)}".strip()
         )
     answer += [
-        f"Over {one.against}: geometric mean {one.mean:.3f}, faster at {one.faster:.1%} of {len(one.values)} sizes."
-        for one in analysis.ratios
+        f"Over {ratio.against}: geometric mean {ratio.mean:.3f},"
+        f" faster at {ratio.faster:.1%} of {len(ratio.values)} sizes."
+        for ratio in analysis.ratios
     ]
     tables = [
         SmallTable(

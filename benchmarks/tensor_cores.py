@@ -70,7 +70,7 @@ class Card:
             self._done(api.cuMemcpyHtoD(buffer, held.ctypes.data, held.nbytes))
             buffers.append(buffer)
         pointers = [np.array([int(buffer)], np.uint64) for buffer in buffers]
-        table = np.array([one.ctypes.data for one in pointers], np.uint64)
+        table = np.array([pointer.ctypes.data for pointer in pointers], np.uint64)
         self._done(api.cuLaunchKernel(function, shape[0], 1, 1, case.threads, 1, 1, 0, 0, table.ctypes.data, 0))
         self._done(api.cuCtxSynchronize())
         self._done(api.cuMemcpyDtoH(out.ctypes.data, buffers[-1], out.nbytes))

@@ -150,7 +150,7 @@ HEADER = (
 def lists() -> str:
     """The table of the lists."""
     templates = tuple(chain.from_iterable(map(sweeps, SCHEDULERS)))
-    by_schedulers = [one for one in templates if one.found[0].estimate.origin != COUNTS]
+    by_schedulers = [template for template in templates if template.found[0].estimate.origin != COUNTS]
     rows = [
         ("templates, model of the schedulers", by_schedulers),
         ("templates, counted work: its form was chosen with them in view", _all(REPORTS[:-1])),
@@ -235,9 +235,9 @@ def blind(page: Path) -> str:
         if not (folder / "records.json.xz").exists():
             continue
         times = {
-            one.label: one.measurement.samples.median * 1e3
-            for one in published.read_records(folder).records
-            if measured(one) is not None and one.measurement is not None
+            record.label: record.measurement.samples.median * 1e3
+            for record in published.read_records(folder).records
+            if measured(record) is not None and record.measurement is not None
         }
         both = [(estimated_us[label], us) for label, us in times.items() if label in estimated_us]
         rows = [(one.us / us, one.low_us <= us <= one.high_us) for one, us in both]
@@ -259,7 +259,7 @@ def spaces() -> str:
     ]
     kept_spaces = sorted(map(read, FOLDER.glob("*.json.gz")), key=lambda kept: (kept.name not in BLIND, kept.name))
     for space in kept_spaces:
-        timed = [one for one in space.variants if one.ms is not None]
+        timed = [variant for variant in space.variants if variant.ms is not None]
         kind = "estimate" if all("estimate" in one.estimates for one in timed) else "score"
         pairs = [(one.estimates[kind], one.ms) for one in timed if kind in one.estimates and one.ms is not None]
         ratios = [estimate / ms for estimate, ms in pairs]

@@ -127,7 +127,9 @@ def test_every_process_gets_an_environment_of_its_own() -> None:
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
                 offenders += (
-                    [] if any(one.arg == "env" for one in node.keywords) else [f"{relative(module)}:{node.lineno}"]
+                    []
+                    if any(keyword.arg == "env" for keyword in node.keywords)
+                    else [f"{relative(module)}:{node.lineno}"]
                 )
     assert offenders == []
 
@@ -163,7 +165,7 @@ def test_what_somebody_sent_is_opened_in_one_place() -> None:
             if not isinstance(node, ast.Call):
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            of_a_path = name == "read_text" and any(one.arg == "encoding" for one in node.keywords)
+            of_a_path = name == "read_text" and any(keyword.arg == "encoding" for keyword in node.keywords)
             of_a_folder = ast.unparse(node.func) in ("folder.open", "self._folder.open", "tarfile.open")
             if (name in TOUCHES and not of_a_folder) or of_a_path:
                 openings.add((relative(module), name))
@@ -200,7 +202,7 @@ def writes_to_a_terminal(source: str) -> list[int]:
         elif isinstance(node, ast.ClassDef):
             writing_lines += [node.lineno for base in node.bases if WRITES.fullmatch(ast.unparse(base))]
         elif isinstance(node, ast.ImportFrom) and node.module in {"sys", "rich"}:
-            writing_lines += [node.lineno for one in node.names if one.name in {"stdout", "stderr", "print"}]
+            writing_lines += [node.lineno for name in node.names if name.name in {"stdout", "stderr", "print"}]
         elif isinstance(node, ast.Attribute) and node not in harmless and STREAMS.fullmatch(ast.unparse(node)):
             writing_lines.append(node.lineno)
     return writing_lines

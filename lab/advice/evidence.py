@@ -149,17 +149,19 @@ class Evidence:
         """Return the memory instructions of some kinds, those of a source line together."""
         groups: dict[tuple[str, SourceLocation | int], list[tuple[Instruction, MemoryCount]]] = {}
         for function in self.ptx_functions:
-            for one in function.instructions:
-                counted = (self.counts or {}).get(one.line)
+            for instruction in function.instructions:
+                counted = (self.counts or {}).get(instruction.line)
                 for key in keys if counted is not None else ():
                     if counted is not None and (count := counted.memory.get(key)) is not None and count.requests:
-                        groups.setdefault((key, one.source or one.line), []).append((one, count))
+                        groups.setdefault((key, instruction.source or instruction.line), []).append(
+                            (instruction, count)
+                        )
         made = []
         for (key, _), members in groups.items():
             members.sort(key=lambda pair: -_waste(pair[1]))
             total = sum((count for _, count in members), MemoryCount())
             patterns = [self.pattern(one.line, key) for one, _ in members]
-            known = next((one for one in patterns if one is not None), None)
+            known = next((pattern for pattern in patterns if pattern is not None), None)
             made.append(SourceAccess(key, total, tuple(one for one, _ in members), known))
         return tuple(made)
 
@@ -197,13 +199,13 @@ class Evidence:
         if source is None:
             return []
         return [
-            one
+            instruction
             for function in self.sass_functions
-            for one in function.instructions
-            if one.source is not None
-            and one.source.line == source.line
-            and _name(one.source) == _name(source)
-            and one.opcode.partition(".")[0] in roots
+            for instruction in function.instructions
+            if instruction.source is not None
+            and instruction.source.line == source.line
+            and _name(instruction.source) == _name(source)
+            and instruction.opcode.partition(".")[0] in roots
         ]
 
     def gain(self, change: Callable[[LaunchWork], LaunchWork], dram: float = 1.0) -> float | None:
@@ -241,7 +243,9 @@ def _waste(count: MemoryCount) -> float:
 def _chosen(module: Module | None, entries: frozenset[str]) -> tuple[Function, ...]:
     if module is None:
         return ()
-    return tuple(one for one in module.functions if not one.entry or not entries or one.name in entries)
+    return tuple(
+        function for function in module.functions if not function.entry or not entries or function.name in entries
+    )
 
 
 def _loop_lines(functions: Iterable[Function]) -> frozenset[int]:

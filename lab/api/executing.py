@@ -167,7 +167,10 @@ def compile_and_execute(
     else:
         unit = read_unit(title)
         text, tree = read_source(title, _MOST_BYTES), unit.tree
-        options = [*how.options, *(f"-D{one}" for one in unit.flags.macros if one.partition("=")[0] not in how.macros)]
+        options = [
+            *how.options,
+            *(f"-D{macro}" for macro in unit.flags.macros if macro.partition("=")[0] not in how.macros),
+        ]
     found = read_kernels(inlined(*gather(text, tree)))
     chosen = _chosen(found, how.kernel, title)
     source, included = gather(with_macros(text, how.macros, title) if how.macros else text, tree)

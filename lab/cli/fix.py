@@ -35,7 +35,7 @@ _TIED: Final = 1.01
 
 @dataclass(frozen=True)
 class TriedVariant:
-    """What an execution of a variant showed.
+    """The outcome of a variant's emulation.
 
     Attributes:
         status: Its verdict.

@@ -120,7 +120,7 @@ def _alone(look: Callable[[], Sequence[Stage]]) -> None:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How a CUDA source is compiled for an inspection.
+    """Compilation settings of an inspected CUDA source.
 
     Attributes:
         arch: The architecture.
@@ -181,28 +181,32 @@ def _inspect_source(file: Path, options: SourceOptions, follow: Follow) -> Inspe
     if options.kernel is not None:
         kernels: tuple[str, ...] = unit.named(options.kernel)
     else:
-        kernels = tuple(one.expression for one in unit.instances)
-    guesses = {one.expression for one in unit.instances if one.assumed} if options.kernel is None else set[str]()
+        kernels = tuple(instance.expression for instance in unit.instances)
+    guesses = (
+        {instance.expression for instance in unit.instances if instance.assumed}
+        if options.kernel is None
+        else set[str]()
+    )
     made = compile_unit(unit, options.arch, kernels, options.toolchain, guesses)
     build_, notes = made.compiled.build, list(made.notes)
     if unit.flags.file is not None:
         notes.insert(0, f"flags of {unit.flags.file}: {unit.flags.words}")
     notes += [
-        f"{one.expression}: assumed {', '.join(one.assumed)}"
-        for one in unit.instances
-        if one.expression in build_.symbols and one.assumed
+        f"{instance.expression}: assumed {', '.join(instance.assumed)}"
+        for instance in unit.instances
+        if instance.expression in build_.symbols and instance.assumed
     ]
     titles = {symbol: expression for expression, symbol in build_.symbols.items() if expression in kernels}
     shown = replace(_compiled(str(file), unit.text, made.compiled, follow=follow), titles=titles)
     if not any(listing.kernels for listing in shown.listings):
-        if templates := [one for one in unit.kernels if one.template is not None]:
+        if templates := [kernel for kernel in unit.kernels if kernel.template is not None]:
             raise no_instance(templates, file)
         notes.append("the source defines no kernel")
     shown = replace(shown, titles=_titles(shown, unit.kernels))
-    launched = {one.kernel for one in unit.instances}
+    launched = {instance.kernel for instance in unit.instances}
     if options.kernel is not None:
-        shown = _only(shown, [build_.symbols.get(one, one) for one in kernels], file)
-    elif left := [one.title for one in unit.kernels if one.template is not None and one not in launched]:
+        shown = _only(shown, [build_.symbols.get(kernel, kernel) for kernel in kernels], file)
+    elif left := [kernel.title for kernel in unit.kernels if kernel.template is not None and kernel not in launched]:
         notes.append(f"not compiled, since nothing launches an instance: {', '.join(left)}; name one by --kernel")
     return replace(shown, notes=tuple(notes))
 
@@ -212,9 +216,9 @@ def _titles(shown: Inspection, kernels: Sequence[SourceKernel]) -> dict[str, str
     titles = dict(shown.titles)
     for mix in shown.listings[0].kernels:
         names = {
-            one.qualified_name
-            for one in kernels
-            if one.template is None and (mix.name == one.name or f"{len(one.name)}{one.name}" in mix.name)
+            kernel.qualified_name
+            for kernel in kernels
+            if kernel.template is None and (mix.name == kernel.name or f"{len(kernel.name)}{kernel.name}" in mix.name)
         }
         if len(names) == 1:
             titles.setdefault(mix.name, *names)
@@ -240,7 +244,7 @@ def _only(shown: Inspection, symbols: Sequence[str], file: Path) -> Inspection:
             suggestion=did_you_mean(symbols[0], names),
         )
     listings = tuple(
-        replace(listing, kernels=tuple(one for one in listing.kernels if one.name in symbols))
+        replace(listing, kernels=tuple(kernel for kernel in listing.kernels if kernel.name in symbols))
         for listing in shown.listings
     )
     return replace(shown, listings=listings)
@@ -265,7 +269,7 @@ def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alo
         accepted = "a file or folder with PTX or cubins; lab inspect takes .cu, .ptx and .cubin as they are"
         raise UserError("the file holds no device code", code="wrong-value", at=Location(file), accepted=accepted)
     chosen = [one for one in images if image is None or one.id.startswith(image)]
-    if image is None and (len({one.isa for one in images}) < len(images)):
+    if image is None and (len({image.isa for image in images}) < len(images)):
         return None
     if not chosen or (image is not None and len({one.id for one in chosen}) > 1):
         raise UserError(
@@ -275,7 +279,7 @@ def inspect_image(file: Path, image: str | None = None, *, follow: Follow = _alo
             key="--variant",
             found=image,
             accepted="\n    ".join(["", *(f"{one.id} {one.where}" for one in images[:50])]),
-            suggestion=did_you_mean(image or "", [one.id for one in images]),
+            suggestion=did_you_mean(image or "", [image.id for image in images]),
         )
     for one in chosen:
         if not one.entry.is_listing:
@@ -301,14 +305,14 @@ def image_rows(file: Path) -> list[dict[str, object]]:
     """Return what `lab inspect` says of each image of a container."""
     return [
         {
-            "variant": one.id,
-            "where": one.where,
-            "kind": one.entry.kind,
-            "arch": one.entry.arch,
-            "kernels": list(one.kernels),
-            "refused": one.entry.refused,
+            "variant": image.id,
+            "where": image.where,
+            "kind": image.entry.kind,
+            "arch": image.entry.arch,
+            "kernels": list(image.kernels),
+            "refused": image.entry.refused,
         }
-        for one in device_images(file)
+        for image in device_images(file)
     ]
 
 

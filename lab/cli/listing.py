@@ -45,7 +45,7 @@ def print_inspection(console: Console, inspection: Inspection, *, full: bool) ->
         full: Print the source and whole listings, too, rather than hot loops.
     """
     rule(console, inspection.title)
-    write(console, [(f"{one}\n", "") for one in inspection.notes])
+    write(console, [(f"{note}\n", "") for note in inspection.notes])
     write(console, [(_summary(inspection), "")])
     if inspection.source and full:
         if console.is_terminal:

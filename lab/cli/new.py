@@ -139,9 +139,11 @@ def write_draft(
 def _triton_function(source: Path, name: str | None) -> TritonFunction:
     """Return the Triton function to draft: the named one, or the only one that no other calls."""
     functions = read_functions(yamlfile.read_text(source), str(source))
-    called = {word for one in functions for word in one.called}
-    launched = [one for one in functions if one.name not in called] or functions  # the others are its helpers
-    chosen = [one for one in functions if one.name == name] if name else launched
+    called = {word for function in functions for word in function.called}
+    launched = [
+        function for function in functions if function.name not in called
+    ] or functions  # the others are its helpers
+    chosen = [function for function in functions if function.name == name] if name else launched
     if len(chosen) != 1:
         raise UserError(
             "the file has no such Triton function" if name or not functions else "name the Triton function",
@@ -149,8 +151,8 @@ def _triton_function(source: Path, name: str | None) -> TritonFunction:
             at=Location(source),
             key="--kernel",
             found=name,
-            accepted=[one.name for one in functions] or "a function under @triton.jit",
-            suggestion=did_you_mean(name or "", [one.name for one in functions]),
+            accepted=[function.name for function in functions] or "a function under @triton.jit",
+            suggestion=did_you_mean(name or "", [function.name for function in functions]),
         )
     return chosen[0]
 
@@ -189,7 +191,9 @@ def choose_launched(unit: SourceUnit, name: str | None) -> tuple[SourceKernel, .
     """
     kernels, source = unit.kernels, unit.file
     launched = launched_kernels(unit.whole, kernels) if name is None and len(kernels) > 1 else ()
-    has_structures = any(one.dtype is None and not one.is_pointer for kernel in launched for one in kernel.parameters)
+    has_structures = any(
+        parameter.dtype is None and not parameter.is_pointer for kernel in launched for parameter in kernel.parameters
+    )
     is_sequence = launched and (len(launched) == 1 or not has_structures)
     chosen = launched if is_sequence else (choose(kernels, name, source),)
     for kernel in chosen:

@@ -37,7 +37,7 @@ class Rehearsal:
 
     @property
     def runs(self) -> bool:
-        """Whether the draft was executed and nothing was found wrong."""
+        """Return whether the draft was executed and nothing was found wrong."""
         return self.status is not None and self.status.sound
 
     @property

@@ -180,7 +180,7 @@ def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
 
 def _not_listed(records: Sequence[VariantRecord]) -> list[str]:
     """Say which variants have no SASS, once for each reason."""
-    reasons = Counter(one.build.lacking for one in records if one.build and one.build.lacking)
+    reasons = Counter(record.build.lacking for record in records if record.build and record.build.lacking)
     return [f"{count} of {len(records)} variants have no SASS: {why}" for why, count in reasons.items()]
 
 
@@ -348,11 +348,11 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
 def print_images(console: Console, images: Iterable[Mapping[str, Any]]) -> None:
     """Print one line for each PTX or cubin of a library, with the number of its kernels and the first."""
     rows = []
-    for one in images:
-        names = list[str](one["kernels"])
+    for image in images:
+        names = list[str](image["kernels"])
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        what = one["refused"] or "".join(names[:1]) + more
-        rows.append((one["variant"], one["kind"], one["arch"], one["where"], what))
+        what = image["refused"] or "".join(names[:1]) + more
+        rows.append((image["variant"], image["kind"], image["arch"], image["where"], what))
     headers = ("variant", "kind", "arch", "where", "kernels")
     write(console, [(columns(headers, rows, left_aligned=len(headers)), "")])
 

@@ -181,7 +181,7 @@ def _autotuned(reading: Reading, function: TritonFunction | None, text: str) -> 
     with reading.noting():
         tree = ast.parse(text)
         nodes = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and function is not None)
-        chosen = next((one for one in nodes if function is not None and one.lineno == function.line), None)
+        chosen = next((node for node in nodes if function is not None and node.lineno == function.line), None)
         said = decorations(tree, chosen) if chosen is not None else Decorations()
         if function is not None and not said.configs:
             message = "the function's file does not say its configs" if said.configs_line else "no configs to read"
@@ -189,7 +189,7 @@ def _autotuned(reading: Reading, function: TritonFunction | None, text: str) -> 
                 "configs as a mapping or a list, or a function under @triton.autotune whose configs the text gives"
             )
             reading.refuse(message, ("configs",), found="autotune", accepted=accepted)
-        return [dict(one.values) for one in said.configs]
+        return [dict(config.values) for config in said.configs]
     return []
 
 
@@ -239,13 +239,15 @@ def _distinct(values: itertools.chain[Scalar]) -> tuple[Scalar, ...]:
 def _tied(configs: Sequence[Mapping[str, Sequence[Scalar]]]) -> list[str]:
     """The conditions that hold together for the points of any of some configs; each is short enough to be read."""
     whole = " or ".join(map(_condition, configs))
-    names = [name for name in configs[0] if any(one[name] != configs[0][name] for one in configs)]
+    names = [name for name in configs[0] if any(config[name] != configs[0][name] for config in configs)]
     if len(whole) <= _MOST_CONDITION or not names:
         return [whole]
-    by = max(names, key=lambda name: len({repr(value) for one in configs for value in one[name]}))
+    by = max(names, key=lambda name: len({repr(value) for config in configs for value in config[name]}))
     made = []
-    for value in _distinct(itertools.chain(*(one[by] for one in configs))):
-        having = [{name: given for name, given in one.items() if name != by} for one in configs if value in one[by]]
+    for value in _distinct(itertools.chain(*(config[by] for config in configs))):
+        having = [
+            {name: given for name, given in config.items() if name != by} for config in configs if value in config[by]
+        ]
         made += [f"{by} != {json.dumps(value)} or ({inner})" for inner in _tied(having)]
     return made
 

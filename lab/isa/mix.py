@@ -141,7 +141,7 @@ class LoopMix:
 
     @property
     def fetches(self) -> bool:
-        """Whether the loop reads global memory, itself or in a nested loop."""
+        """Return whether the loop reads global memory, itself or in a nested loop."""
         return bool(_FETCHING & self.counts.by_class.keys())
 
     @property

@@ -122,7 +122,7 @@ class Logic:
 
     @property
     def batched(self) -> bool:
-        """Whether the batch count affects the selection."""
+        """Return whether the batch count affects the selection."""
         return any(exact.batch != 1 for exact in self.exact) or any(split.axis == BATCH_SPLIT for split in self.splits)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""What was observed: times with their statistics, and hardware counters."""
+"""Measurements: times with their statistics, and hardware counters."""

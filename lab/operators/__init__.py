@@ -1,1 +1,1 @@
-"""What is computed: inputs, the NumPy reference, tolerances and operation counts, one file an operator."""
+"""Operators: inputs, NumPy references, tolerances and operation counts, one file per operator."""

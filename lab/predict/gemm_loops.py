@@ -421,9 +421,9 @@ def products_of(executed: ExecutedCounts, instructions: float, *, group: bool) -
     products = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
     scale = instructions / (sum(n for _, n in products) or 1)
     totals: dict[str, float] = {}
-    for made, n in products:
-        if made.group is group:
-            totals[made.elements] = totals.get(made.elements, 0.0) + scale * n * made.multiply_adds
+    for product, n in products:
+        if product.group is group:
+            totals[product.elements] = totals.get(product.elements, 0.0) + scale * n * product.multiply_adds
     return totals
 
 

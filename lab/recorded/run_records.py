@@ -32,12 +32,12 @@ class Status(StrEnum):
 
     @property
     def sound(self) -> bool:
-        """Whether the variant was executed and nothing was found wrong."""
+        """Return whether the variant was executed and nothing was found wrong."""
         return self in (Status.VERIFIED, Status.PARTIAL)
 
     @property
     def failed(self) -> bool:
-        """Whether the variant has a fault or did not complete the pipeline: it is neither timed nor ranked."""
+        """Return whether the variant has a fault or did not complete the pipeline: it is neither timed nor ranked."""
         return not self.sound and self not in (Status.INSPECTED, Status.PRUNED)
 
 

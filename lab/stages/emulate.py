@@ -239,13 +239,13 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         suspicions=(*suspicions, *outcome.suspicions)[:_MOST_FINDINGS],
         not_shown=(*doubts, *outcome.not_shown),
         full_size=outcome.record,
-        patterns=costly(pattern for one in results for pattern in one.patterns),
+        patterns=costly(pattern for result in results for pattern in result.patterns),
     )
 
 
 def costly(patterns: Iterable[AccessPattern]) -> tuple[AccessPattern, ...]:
     """Return the accesses that cost more than they need, those with the largest share of waste first."""
-    wasting = [one for one in patterns if one.cost > one.ideal]
+    wasting = [pattern for pattern in patterns if pattern.cost > pattern.ideal]
     wasting.sort(key=lambda one: (one.ideal - one.cost) / one.requests)
     return tuple(wasting[:_MOST_PATTERNS])
 

@@ -42,7 +42,7 @@ class DeviceMemory:
 
     @property
     def keeps_scratch(self) -> bool:
-        """Whether arrays keep their contents from launch to launch."""
+        """Return whether arrays keep their contents from launch to launch."""
         return bool(self._scratch)
 
     def fresh(self) -> DeviceMemory:

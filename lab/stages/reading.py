@@ -121,7 +121,7 @@ def _without_sass(build: Build, ptx: Module, entries: tuple[str, ...]) -> Listin
         sass={},
         sass_sha256=hashlib.sha256(build.cubin).hexdigest(),
         loops={},
-        signatures={one.name: entry_parameters(one) for one in _functions(ptx, entries)},
+        signatures={function.name: entry_parameters(function) for function in _functions(ptx, entries)},
     )
 
 

@@ -72,7 +72,7 @@ class _Kernel:
 
     @property
     def changes(self) -> bool:
-        """Whether warps change their register count."""
+        """Return whether warps change their register count."""
         return _changes(self.ptx) and (self.sass is None or _changes(self.sass))
 
 

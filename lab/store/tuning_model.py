@@ -235,7 +235,7 @@ class CutKind(StrEnum):
 
     @property
     def not_run(self) -> bool:
-        """Whether the pairs have no time at all."""
+        """Return whether the pairs have no time at all."""
         return self is not CutKind.FIRST_SAMPLE
 
 

@@ -302,7 +302,7 @@ class Launches:
 
     @property
     def wait_for_occupancy(self) -> bool:
-        """Whether a grid still depends on the unknown occupancy."""
+        """Return whether a grid still depends on the unknown occupancy."""
         return any(step.resident_grid is not None for step in self.steps)
 
     @property

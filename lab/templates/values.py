@@ -169,7 +169,7 @@ def _place(contraction: Einsum, number: Text, indices: Listed, tensor: Text) -> 
 
 def _digit(contraction: Einsum, number: Value, indices: Listed, index: Text) -> str:
     if isinstance(number, bool) or not isinstance(number, int | str):
-        raise OperandError("a number that is no variable and no constant", accepted="a text or a whole number")
+        raise OperandError("a number that is neither a variable nor a constant", accepted="a text or a whole number")
     if index not in _indices(contraction, indices):
         raise OperandError(f"{index!r} is not among the indices", accepted=", ".join(indices))
     return contraction.digit(_code(str(number)), tuple(indices), index)

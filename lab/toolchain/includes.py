@@ -158,12 +158,12 @@ class Tree:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where a compiler looks for a name, the first one first."""
+        """The include search path, in search order."""
         return tuple(dict.fromkeys((self.beside, *self.search, self.root)))
 
     def holds(self, path: Path) -> bool:
         """Return whether a path without links may be included."""
-        return any(path.is_relative_to(one.resolve()) for one in self.folders)
+        return any(path.is_relative_to(folder.resolve()) for folder in self.folders)
 
     def name_of(self, path: Path, names: Mapping[Path, str]) -> str:
         """Return a name for a file by its place, which no other file has."""
@@ -224,15 +224,15 @@ def inlined(source: str, included: Mapping[str, str]) -> str:
     def expanded(text: str) -> str:
         pieces, done = list[str](), 0
         with suppress(_RefusedError):
-            for one in includes(text):
-                if one.name not in included:
+            for include in includes(text):
+                if include.name not in included:
                     continue
-                start, end = text.rfind("\n", 0, one.start) + 1, text.find("\n", one.end)
+                start, end = text.rfind("\n", 0, include.start) + 1, text.find("\n", include.end)
                 end = end if end >= 0 else len(text)
                 pieces.append(text[done:start])
-                if one.name not in seen:
-                    seen.add(one.name)
-                    pieces.append(expanded(included[one.name]))
+                if include.name not in seen:
+                    seen.add(include.name)
+                    pieces.append(expanded(included[include.name]))
                 done = end
         return "".join([*pieces, text[done:]])
 

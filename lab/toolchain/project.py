@@ -34,7 +34,7 @@ _MACRO = re.compile(r"[A-Za-z_]\w*(?:=[^\n]*)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """How a source is compiled.
+    """Compilation flags of a source.
 
     Attributes:
         search: Folders behind `-I`.
@@ -49,12 +49,12 @@ class Flags:
     @property
     def words(self) -> str:
         """The flags as a command has them."""
-        return shlex.join([*(f"-I{one}" for one in self.search), *(f"-D{one}" for one in self.macros)])
+        return shlex.join([*(f"-I{one}" for one in self.search), *(f"-D{macro}" for macro in self.macros)])
 
     @property
     def options(self) -> tuple[str, ...]:
         """The macros as options of a compiler."""
-        return tuple(f"-D{one}" for one in self.macros)
+        return tuple(f"-D{macro}" for macro in self.macros)
 
 
 def root_of(source: Path) -> Path:
@@ -127,23 +127,23 @@ def of_words(search: Sequence[Path], macros: Sequence[str]) -> Flags:
     Raises:
         UserError: A macro is malformed.
     """
-    for one in macros:
-        if not _MACRO.fullmatch(one):
-            raise UserError("not a macro", code="wrong-value", key="-D", found=one, accepted="NAME or NAME=value")
+    for macro in macros:
+        if not _MACRO.fullmatch(macro):
+            raise UserError("not a macro", code="wrong-value", key="-D", found=macro, accepted="NAME or NAME=value")
     return Flags(tuple(search), tuple(macros))
 
 
 def merged(own: Flags, found: Flags) -> Flags:
     """Return the flags of a command line with those of files; of a macro that both define, the former's."""
-    names = {one.partition("=")[0] for one in own.macros}
-    macros = (*own.macros, *(one for one in found.macros if one.partition("=")[0] not in names))
+    names = {macro.partition("=")[0] for macro in own.macros}
+    macros = (*own.macros, *(macro for macro in found.macros if macro.partition("=")[0] not in names))
     return Flags(tuple(dict.fromkeys((*own.search, *found.search))), macros, found.file)
 
 
 def _within(flags: Flags, root: Path) -> Flags:
     folders = [one.resolve() for one in flags.search if one.is_dir()]
-    search = tuple(dict.fromkeys(one for one in folders if one.is_relative_to(root)))
-    return Flags(search, tuple(one for one in flags.macros if _MACRO.fullmatch(one)), flags.file)
+    search = tuple(dict.fromkeys(folder for folder in folders if folder.is_relative_to(root)))
+    return Flags(search, tuple(macro for macro in flags.macros if _MACRO.fullmatch(macro)), flags.file)
 
 
 def _flags(words: Iterable[str], folder: Path, file: Path) -> Flags:

@@ -329,7 +329,7 @@ def _timings(surveyed: Surveyed) -> list[ControlTiming]:
 def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:
     """Return buffers that are large enough for every task."""
     sizes = [task.size for task in tasks] or [of.least]
-    built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
+    built = {kernel.facts.id: kernel for task in tasks for kernel in task.kernels if not kernel.facts.failure}
     scratch = [kernel for kernel in built.values() if kernel.candidate.group.template.declares.workspace]
     workspaces = [
         sum(room(buffer) for buffer in one.launches(size).workspace)

@@ -138,12 +138,12 @@ def _promising(context: TuningContext, final: FinalStep, rules: HalvingModel, si
 def _known(ledger: Ledger, final: FinalStep, sizes: Sequence[Size]) -> halving.Ms:
     """Return times in ms at some sizes, by id; kernels without a time have no entry at a size."""
     return {
-        one.facts.id: {
+        kernel.facts.id: {
             size: timed.ms
             for size in sizes
-            if (timed := ledger.of(TimingStage.FINAL, one.facts.id, size)) is not None and timed.ms is not None
+            if (timed := ledger.of(TimingStage.FINAL, kernel.facts.id, size)) is not None and timed.ms is not None
         }
-        for one in final.kernels
+        for kernel in final.kernels
     }
 
 

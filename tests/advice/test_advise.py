@@ -48,7 +48,7 @@ def ranked(monkeypatch):
     def make(*pairs):
         made = [PerformanceFinding(Rule.TAIL_WAVE, CodePlace(), "", "", waste, gain) for gain, waste in pairs]
         monkeypatch.setattr(advising, "_RULES", (advising._Checked(lambda _: iter(made), (Rule.TAIL_WAVE,), ()),))
-        return [(one.gain, one.waste) for one in advise(Evidence()).findings]
+        return [(finding.gain, finding.waste) for finding in advise(Evidence()).findings]
 
     return make
 

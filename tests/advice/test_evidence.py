@@ -64,7 +64,7 @@ def test_missing_parts_are_named(evidence):
 
 
 def test_other_kernels_of_the_module_are_left_out(evidence):
-    assert [one.name for one in evidence.ptx_functions] == ["k"]
+    assert [function.name for function in evidence.ptx_functions] == ["k"]
     assert Evidence(ptx=TWO, entries=frozenset({"other"})).ptx_functions == ()
 
 

@@ -59,4 +59,4 @@ def test_a_mistake_in_a_mapping_has_a_key_and_no_line(tmp_path):
     assert without_file(other, file) is other
     both = without_file(together([UserError("a", code="wrong-value", at=Location(file, 1), key="x"), other]), file)
     assert isinstance(both, CollectedError)
-    assert [one.at for one in both.errors] == [None, other.at]
+    assert [error.at for error in both.errors] == [None, other.at]

@@ -36,7 +36,7 @@ def test_a_mapping_runs_and_can_be_repeated_from_its_file(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     outcome = lab.run(experiment(), jobs=1, gpu=False)
     assert outcome.folder == Path("reports/scale")
-    found = {one.parameters["FACTOR"]: one.record for one in outcome.variants}
+    found = {variant.parameters["FACTOR"]: variant.record for variant in outcome.variants}
     assert found[2].status is Status.VERIFIED
     assert found[3].status is Status.WRONG
     assert "expected" in found[3].reason

@@ -31,9 +31,9 @@ def test_the_published_times_have_the_parameters_of_their_kernels(benchmark_scri
     script = benchmark_script("held_out_products")
     times = script.times_of(script.PAGES[1])
     assert len(times) > 1000
-    assert {each.template.partition("/")[0] for each in times} <= {"hgemm", "gemm"}
-    assert all(each.ms > 0 and each.cache in ("warm", "cold") for each in times)
+    assert {time.template.partition("/")[0] for time in times} <= {"hgemm", "gemm"}
+    assert all(time.ms > 0 and time.cache in ("warm", "cold") for time in times)
     page = script.times_of_page(script.GPU)
-    timed = [one for one in published.read_records(script.GPU).records if one.measurement is not None]
+    timed = [record for record in published.read_records(script.GPU).records if record.measurement is not None]
     assert len(page) == len(timed) > 100
     assert {each.cache for each in page} == {"cold"}

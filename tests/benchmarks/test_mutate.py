@@ -32,13 +32,13 @@ def test_a_test_run_in_a_copy_passes_and_fails_with_the_projects_own_options(roo
 def test_a_mutant_of_each_kind(mutate):
     text = b"def f(a: int = 1) -> int:\n    if not a < 2 and a:\n        return a + 1\n    return -a\n"
     mutated_texts = {one.applied(text).decode() for one in mutate.mutants_of("lab/f.py", text)}
-    assert any("(a) <= (2)" in one for one in mutated_texts)
-    assert any("(a) - (1)" in one for one in mutated_texts)
-    assert any("(not a < 2) or (a)" in one for one in mutated_texts)
-    assert any("return ((a))\n" in one for one in mutated_texts)
-    assert any("a: int = (2)" in one for one in mutated_texts)
-    assert any("return None\n    return -a" in one for one in mutated_texts)
-    assert any("if (not (not a < 2 and a)):" in one for one in mutated_texts)
+    assert any("(a) <= (2)" in text for text in mutated_texts)
+    assert any("(a) - (1)" in text for text in mutated_texts)
+    assert any("(not a < 2) or (a)" in text for text in mutated_texts)
+    assert any("return ((a))\n" in text for text in mutated_texts)
+    assert any("a: int = (2)" in text for text in mutated_texts)
+    assert any("return None\n    return -a" in text for text in mutated_texts)
+    assert any("if (not (not a < 2 and a)):" in text for text in mutated_texts)
 
 
 def test_facts_in_assignments_of_a_module_are_no_mutants(mutate):

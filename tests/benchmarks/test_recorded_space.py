@@ -41,7 +41,7 @@ def test_what_others_recorded_is_replayed_as_it_is(benchmark_script, tmp_path, t
     file.write_text(text)
     space = benchmark_script("recorded_space").read(file)
     assert (space.name, space.values) == ("others", {"x": (16, 32), "pad": (True, False)})
-    met = [(one.parameters["x"], one.ms, one.n) for one in space.variants]
+    met = [(variant.parameters["x"], variant.ms, variant.n) for variant in space.variants]
     assert met == [(16, 2.0, 2), (32, None, 0), (32, 1.5, 1)]
     search = benchmark_script("search")
     assert sorted(search._replay_of(file).ms.values()) == [1.5, 2.0, float("inf")]

@@ -179,7 +179,7 @@ KERNEL = "__global__ void add(real *x) { x[threadIdx.x] += ONE; }\n"
 
 
 def names(shown):
-    return [shown.titles.get(one.name, one.name) for one in shown.listings[-1].kernels]
+    return [shown.titles.get(kernel.name, kernel.name) for kernel in shown.listings[-1].kernels]
 
 
 def test_includes_reach_up_to_the_root_and_not_further(tmp_path):
@@ -209,7 +209,7 @@ def test_flags_are_those_of_the_project_and_of_the_command_line(tmp_path):
     )
     shown = inspect_file(tmp_path / "src/k.cu")
     assert names(shown) == ["add"]
-    assert any("-DONE=1" in one for one in shown.notes)
+    assert any("-DONE=1" in note for note in shown.notes)
     (tmp_path / "Makefile").unlink()
     search = (tmp_path / "include",)
     assert names(inspect_file(tmp_path / "src/k.cu", SourceOptions(search=search, macros=("ONE=2",)))) == ["add"]
@@ -262,7 +262,7 @@ def test_advice_says_what_an_execution_shows_and_what_the_text_does(tmp_path):
     file = tmp_path / "sparse.ptx"
     file.write_text(SPARSE)
     *_, advice = emulate_words(file, None, ("1", "32"), ["i32[1024]=zeros"])
-    assert [one.rule for one in advice.findings] == [Rule.UNCOALESCED]
+    assert [finding.rule for finding in advice.findings] == [Rule.UNCOALESCED]
     assert advice.findings[0].place.ptx == 13
     shown = inspect_file(file).advice
     assert shown is not None

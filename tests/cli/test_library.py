@@ -76,7 +76,7 @@ def batches(tmp_path: Path) -> Path:
     library = batched_library()
     measured = tuple(MeasuredSize(64, 64, 64, 0, 0.01 * batch, 0.02, batch) for batch in (4, 8))
     where = tmp_path / "batches" / library.name
-    write(replace(library, measured=measured), {one.name: b"code" for one in library.kernels}, where)
+    write(replace(library, measured=measured), {kernel.name: b"code" for kernel in library.kernels}, where)
     return where
 
 

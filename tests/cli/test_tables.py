@@ -325,7 +325,7 @@ def test_an_unfinished_launch_names_the_option_and_what_machine_code_met(console
 
 def test_the_winners_of_a_tuning_run_are_named_with_the_kind_of_their_figures(console, tmp_path):
     facts = [SimpleNamespace(facts=SimpleNamespace(name=f"k{i}"), wins=9 - i, best_tflops=40.0) for i in range(7)]
-    won = [("SB_NT", cast("Champion", one)) for one in facts]
+    won = [("SB_NT", cast("Champion", fact)) for fact in facts]
     for reason, kind in (("There is no GPU.", "predicted"), ("", "measured")):
         outcome = SimpleNamespace(
             interrupted=False, failed=(), not_measured=reason, libraries=(), pages=(), previous=None

@@ -67,7 +67,7 @@ def test_jobs_take_the_resource_of_their_card(client) -> None:
             ran = [opened.submit(job("double"), QUIET, card=one.id).result(timeout=30) for one in found]
     assert [one.card for one in ran] == [one.id for one in found]
     jobs = [options["resources"] for _, args, options in client.sent]
-    assert {name for one in jobs for name in one} == {one.id for one in found}
+    assert {name for job in jobs for name in job} == {one.id for one in found}
     assert client.ran["end_session"]
 
 

@@ -262,7 +262,7 @@ def test_a_store_to_what_is_no_output_is_found(engine):
     found = launch(
         text, "scale", 8, 128, [Buffer(y, name="y"), Buffer(x, name="x", readonly=True), 1000], engine=engine
     )
-    assert ("undeclared-write", 4) in [(one.kind, one.source.line) for one in found.findings]
+    assert ("undeclared-write", 4) in [(finding.kind, finding.source.line) for finding in found.findings]
 
 
 @pytest.mark.parametrize("engine", ["interpreted", "compiled"])

@@ -53,7 +53,7 @@ def test_blocks_that_wait_for_each_other_are_a_deadlock(seed):
     }"""
     ptx = compiling.compile_text(HEAD + source, "-lineinfo")
     emulation = launch(ptx, "k", 2, 32, [np.zeros(2, np.uint32)], schedule=seed)
-    (finding,) = [found for found in emulation.findings if found.kind == "deadlock"]
+    (finding,) = [finding for finding in emulation.findings if finding.kind == "deadlock"]
     assert finding.source is not None
     assert finding.source.line == 6
     assert finding.other is not None

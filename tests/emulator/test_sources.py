@@ -60,7 +60,7 @@ def test_both_sides_of_a_race_within_inlined_code_name_the_users_lines():
         .file 1 "/home/me/k.cu"
         .file 2 "/cuda/cooperative_groups.h"
         """
-    races = [one for one in launch(ptx, "k", 1, 64, []).findings if one.text.startswith("ld")]
+    races = [finding for finding in launch(ptx, "k", 1, 64, []).findings if finding.text.startswith("ld")]
     (race,) = races
     assert race.source == SourceLocation("/home/me/k.cu", 5)
     assert race.other.source == SourceLocation("/home/me/k.cu", 4)
@@ -76,7 +76,7 @@ def test_a_race_within_a_function_of_the_users_names_its_calls():
         {call.format(7, 31)} ld.shared.u32 %r1, [s]; ret; }}
         .file 1 "/home/me/k.cu"
         """
-    (race,) = [one for one in launch(ptx, "k", 1, 64, []).findings if one.text.startswith("ld")]
+    (race,) = [finding for finding in launch(ptx, "k", 1, 64, []).findings if finding.text.startswith("ld")]
     assert race.calls == (SourceLocation("/home/me/k.cu", 31),)
     assert race.other.calls == (SourceLocation("/home/me/k.cu", 30),)
     assert race.summary.startswith("shared-race at k.cu:7, called at k.cu:31 (PTX line ")

@@ -11,7 +11,7 @@ def test_vectors_are_written_as_their_elements():
     text = ".func f() { .reg .v4 .f32 v; .reg .v2 .b32 %w<3>; .reg .f32 s;\nBODY }"
     body = "mov.v4.f32 v, {s, s, s, s}; add.f32 s, v.x, v.a; mov.b64 [%w2.y], %w1; mov.f32 s, s;"
     function = read_ptx(HEADER + text.replace("BODY", body)).functions[0]
-    assert [one.operands for one in with_vectors_expanded(function).instructions] == [
+    assert [instruction.operands for instruction in with_vectors_expanded(function).instructions] == [
         ("{v.x, v.y, v.z, v.w}", "{s, s, s, s}"),
         ("s", "v.x", "v.w"),
         ("[%w2.y]", "{%w1.x, %w1.y}"),

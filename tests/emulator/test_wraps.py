@@ -36,7 +36,7 @@ def ptx():
 def lines(ptx, kernel, grid, *scalars, blocks=None):
     y = np.zeros(8, np.float32 if kernel == "rows" else np.uint32)
     found = launch(ptx, kernel, grid, 32, [y, *scalars], blocks=blocks, wraps=True, engine="auto")
-    return [one.line for one in found.wraps]
+    return [wrap.line for wrap in found.wraps]
 
 
 def test_an_index_that_is_too_large_for_its_type(ptx):

@@ -100,7 +100,7 @@ def test_what_the_operator_has_stands_for_the_parameters(read):
 
 def test_each_kernel_has_its_compilers(read):
     variants = planned(read(HEAD + OURS + TRITONS + CUDA + "toolchains: [nvrtc]\n"))
-    assert [(one.point.kernel.name, one.toolchain.name, one.label) for one in variants] == [
+    assert [(variant.point.kernel.name, variant.toolchain.name, variant.label) for variant in variants] == [
         ("v1_coalesced", "nvrtc", ""),
         ("product", "triton", "num_warps=4"),
         ("product", "triton", "num_warps=8"),

@@ -145,12 +145,12 @@ def planned(tmp_path):
 def copies(value: Any, kind: type, name: str) -> list[Any]:
     """The value with field `name` of one `kind` below it changed, once for each such place."""
     if isinstance(value, dict):
-        return [{**value, key: one} for key, below in value.items() for one in copies(below, kind, name)]
+        return [{**value, key: copy} for key, below in value.items() for copy in copies(below, kind, name)]
     if isinstance(value, list | tuple):
         return [
-            type(value)([*value[:i], one, *value[i + 1 :]])
+            type(value)([*value[:i], copy, *value[i + 1 :]])
             for i, below in enumerate(value)
-            for one in copies(below, kind, name)
+            for copy in copies(below, kind, name)
         ]
     if not dataclasses.is_dataclass(value) and not isinstance(value, BaseModel):
         return []
@@ -158,7 +158,7 @@ def copies(value: Any, kind: type, name: str) -> list[Any]:
     for field in fields_of(type(value)):
         below = getattr(value, field)
         if counts(type(value), field):
-            changed_copies += [with_field(value, field, one) for one in copies(below, kind, name)]
+            changed_copies += [with_field(value, field, copy) for copy in copies(below, kind, name)]
         if type(value) is kind and field == name:
             changed_copies.append(with_field(value, field, changed(below)))
     return changed_copies
@@ -304,7 +304,7 @@ def test_a_resumed_run_makes_the_records_of_a_changed_template_again_and_keeps_t
         assert (earlier is not None and earlier.fingerprint == record.fingerprint) == same_template
     (tmp_path / "out2").mkdir()
     whole = run(tmp_path / "small.yaml", RunOptions(output=tmp_path / "out2"), None, all_played(build=build_once))
-    assert [record_to_text(one) for one in second.records] == [record_to_text(one) for one in whole.records]
+    assert [record_to_text(record) for record in second.records] == [record_to_text(record) for record in whole.records]
 
 
 def test_prose_in_a_template_costs_nothing(planned, tmp_path):

@@ -41,7 +41,7 @@ def test_of_a_small_problem_no_larger_one_is_executed():
     text = GOOD.replace("{m: 64, n: 32, k: 16}", "[{m: 64, n: 32, k: 16}, {m: 1, n: 32, k: 2}]").replace(
         "  k: 8", "  {m: 9, k: 8}"
     )
-    found = [(one.emulate["m"], one.emulate["n"], one.emulate["k"]) for one in read(text).problems]
+    found = [(problem.emulate["m"], problem.emulate["n"], problem.emulate["k"]) for problem in read(text).problems]
     assert found == [(9, 32, 8), (1, 32, 2)]
 
 
@@ -144,10 +144,10 @@ def test_lists_and_ranges_in_the_problem_are_swept():
 
 def test_sizes_that_vary_together_are_a_list_of_mappings():
     experiment = read(GOOD.replace("{m: 64, n: 32, k: 16}", "[{m: 64, n: 32, k: 16}, {m: 8, n: 8, k: 16, layout: nt}]"))
-    assert [one.label for one in experiment.problems] == ["m=64 n=32 layout=nn", "m=8 n=8 layout=nt"]
+    assert [problem.label for problem in experiment.problems] == ["m=64 n=32 layout=nn", "m=8 n=8 layout=nt"]
     assert experiment.problem_axes == ("m", "n", "layout")
-    assert [one.values["lda"] for one in experiment.problems] == [64, 8]
-    assert [one.emulate["k"] for one in experiment.problems] == [8, 8]
+    assert [problem.values["lda"] for problem in experiment.problems] == [64, 8]
+    assert [problem.emulate["k"] for problem in experiment.problems] == [8, 8]
 
 
 NAMED = """
@@ -158,19 +158,19 @@ NAMED = """
 
 def test_a_problem_of_a_list_may_have_a_name_and_its_own_emulate():
     experiment = read(GOOD.replace(" {m: 64, n: 32, k: 16}", NAMED))
-    assert [one.label for one in experiment.problems] == [
+    assert [problem.label for problem in experiment.problems] == [
         "large m=64 n=32 k=16",
         "small m=8 n=8 k=8",
         "small m=8 n=8 k=16",
     ]
-    assert [(one.emulate["n"], one.emulate["k"]) for one in experiment.problems] == [(4, 8), (8, 8), (8, 8)]
-    assert [one.values["name"] for one in experiment.problems] == ["large", "small", "small"]
+    assert [(problem.emulate["n"], problem.emulate["k"]) for problem in experiment.problems] == [(4, 8), (8, 8), (8, 8)]
+    assert [problem.values["name"] for problem in experiment.problems] == ["large", "small", "small"]
     alone = read(
         GOOD.replace(" {m: 64, n: 32, k: 16}", NAMED.replace("[8, 16]", "8")).replace("emulate:\n  k: 8\n", "")
     )
     assert alone.problem_axes == ("name",)
-    assert [one.label for one in alone.problems] == ["large", "small"]
-    assert [one.emulate and one.emulate["n"] for one in alone.problems] == [4, None]
+    assert [problem.label for problem in alone.problems] == ["large", "small"]
+    assert [problem.emulate and problem.emulate["n"] for problem in alone.problems] == [4, None]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_mistakes_are_kept_and_reading_goes_on(reading):
     assert list(axes_of(file_reading)) == ["a", "n"]
     with file_reading.noting():
         raise UserError("one more", code="wrong-value")
-    assert [one.message for one in file_reading.mistakes] == [
+    assert [mistake.message for mistake in file_reading.mistakes] == [
         "the values are of several types",
         "a parameter and a field of the problem have one name",
         "one more",
@@ -53,7 +53,7 @@ def test_constraints_and_sizes_name_what_is_known(reading):
     file_reading = reading(f"{FILE}constraints: [a < c]\nemulate: {{m: 4}}\n")
     check_constraints(file_reading, {"a", "b", "n"})
     check_emulated(file_reading)
-    assert [one.key for one in file_reading.mistakes] == ["constraints[0]", "emulate.m"]
+    assert [mistake.key for mistake in file_reading.mistakes] == ["constraints[0]", "emulate.m"]
 
 
 def test_a_baseline_is_a_setting_of_the_parameters(reading):
@@ -61,7 +61,7 @@ def test_a_baseline_is_a_setting_of_the_parameters(reading):
     assert baseline_of(reading(f"{FILE}baseline: {{a: 2}}\n"), axes) == {"a": 2}
     file_reading = reading(f"{FILE}baseline: {{a: 3, d: 1}}\n")
     assert baseline_of(file_reading, axes) == {}
-    assert [one.key for one in file_reading.mistakes] == ["baseline.a", "baseline.d"]
+    assert [mistake.key for mistake in file_reading.mistakes] == ["baseline.a", "baseline.d"]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_a_short_file_is_a_whole_experiment(read):
         "KIND": ("plain",),
     }
     variants = planned(experiment)
-    assert [one.label for one in variants][:2] == ["BLOCK=512 num_warps=4", "BLOCK=512 num_warps=8"]
+    assert [variant.label for variant in variants][:2] == ["BLOCK=512 num_warps=4", "BLOCK=512 num_warps=8"]
     (step,) = variants[1].launches.steps
     assert (step.entry, step.grid, step.block) == ("scale", (1954, 1, 1), (256, 1, 1))
     source = restored(variants[1].request)
@@ -85,7 +85,7 @@ def test_a_short_file_is_a_whole_experiment(read):
     assert (source.file, source.function, source.num_warps, source.num_stages) == ("k.py", "scale", 8, 3)
     assert source.signature == (("out", "*fp32"), ("x", "*fp32"), ("n", "i32"), ("factor", "fp32"))
     assert source.constants == (("BLOCK", 512), ("KIND", "plain"), ("NONE", None))
-    assert len({one.variant for one in variants}) == 4
+    assert len({variant.variant for variant in variants}) == 4
 
 
 def test_the_only_function_of_a_file_needs_no_name(read):
@@ -249,7 +249,7 @@ def test_configs_of_the_decorator_vary_together_however_many(read, tmp_path):
     text = "source: t.py\nproblem: {n: 64}\narguments: {x: 'out float32[n]', n: int32}\ngrid: 1\nconfigs: autotune\n"
     points = [point.parameters for point in expand(read(text)).points]
     assert len(points) == 24 * 4 * 2 - 4
-    assert {one["num_warps"] for one in points if one["BLOCK"] == 32} == {2}
+    assert {point["num_warps"] for point in points if point["BLOCK"] == 32} == {2}
 
 
 def test_configs_that_no_decorator_says(read):

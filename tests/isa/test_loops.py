@@ -29,7 +29,7 @@ def loop(label: str, body: str) -> str:
 
 
 def loops(body: str) -> list[tuple[str, int, str | None]]:
-    return [(found.label, found.depth, found.parent) for found in kernel_mix("ptx", function(body)).loops]
+    return [(loop.label, loop.depth, loop.parent) for loop in kernel_mix("ptx", function(body)).loops]
 
 
 def hot(body: str) -> str | None:
@@ -48,7 +48,7 @@ def test_loops_against_their_definition(flow: ControlFlow) -> None:
             reaching = {tail} | set(nx.ancestors(inside, tail)) if tail != head else set()
             bodies.setdefault(head, {head}).update(reaching)
     loops = natural_loops(flow)
-    whole = [set(one.blocks) for one in loops]
+    whole = [set(loop.blocks) for loop in loops]
     for position, loop in reversed(list(enumerate(loops))):
         if loop.parent is not None:
             assert whole[loop.parent].isdisjoint(whole[position])
@@ -135,7 +135,7 @@ def test_loops_nested_thousands_deep_take_linear_time():
     begun = time.process_time()
     mix = kernel_mix("ptx", nested)
     assert time.process_time() - begun < 2
-    assert [found.depth for found in mix.loops] == list(range(1, count + 1))
-    assert [found.counts.instructions for found in mix.loops] == list(range(2 * count, 0, -2))
+    assert [loop.depth for loop in mix.loops] == list(range(1, count + 1))
+    assert [loop.counts.instructions for loop in mix.loops] == list(range(2 * count, 0, -2))
     assert mix.hot_loop is not None
     assert mix.hot_loop.label == f"L{count - 1}"

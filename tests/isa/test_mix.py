@@ -221,7 +221,9 @@ def test_live_registers_of_a_loop_are_those_of_its_body() -> None:
     text = (GOLDEN / "sm_90_tile.lst").read_text()
     function = read_sass(text).functions[0]
     for loop in kernel_mix("sass", function).loops:
-        inside = [one.live_registers for one in function.instructions if one.line in loop.numbers]
+        inside = [
+            instruction.live_registers for instruction in function.instructions if instruction.line in loop.numbers
+        ]
         assert loop.live_registers == max(one for one in inside if one is not None)
 
 

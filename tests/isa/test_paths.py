@@ -12,7 +12,7 @@ CUT = "nanosleep.u32 0;"
 
 def paths(body: str) -> Paths:
     (kernel,) = read_ptx(f"{HEAD}{body} }}").kernels
-    cuts = frozenset(one.index for one in kernel.instructions if one.opcode == "nanosleep.u32")
+    cuts = frozenset(instruction.index for instruction in kernel.instructions if instruction.opcode == "nanosleep.u32")
     return Paths(kernel, control_flow(kernel), cuts)
 
 

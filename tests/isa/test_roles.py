@@ -33,8 +33,8 @@ def roles(body: str) -> dict[int | None, str]:
     """Registers to the role of the warps that have them."""
     (kernel,) = read_ptx(f"{HEAD}{body}\n}}\n").kernels
     group_roles = warp_roles(kernel, control_flow(kernel))
-    assert len({one.registers for one in group_roles}) == len(group_roles)
-    return {one.registers: one.role.value for one in group_roles}
+    assert len({role.registers for role in group_roles}) == len(group_roles)
+    return {role.registers: role.role.value for role in group_roles}
 
 
 BOTH = {40: "producer", 232: "consumer"}
@@ -231,6 +231,6 @@ def test_machine_code_has_the_same_roles():
         "UBLKCP.S.G [UR8], [UR12], UR4",
         "EXIT",
     )
-    assert {(one.registers, one.role.value) for one in group_roles} == {(40, "producer"), (232, "consumer")}
+    assert {(role.registers, role.role.value) for role in group_roles} == {(40, "producer"), (232, "consumer")}
     for copy, role in (("UBLKCP.G.S [UR8], [UR12], UR4", Role.OTHER), ("LDGSTS.E.128 [R2], [R4.64]", Role.PRODUCER)):
         assert [one.role for one in sass("USETMAXREG.DEALLOC.CTAPOOL 0x28", copy, "EXIT")] == [role]

@@ -56,7 +56,7 @@ def requests() -> dict[str, CompileRequest]:
             experiment = load(file)
         except UserError:  # a tuning file
             continue
-        news = {one.template.name for one in experiment.kernels} & set(NAMES) - found.keys()
+        news = {kernel.template.name for kernel in experiment.kernels} & set(NAMES) - found.keys()
         if not news:
             continue
         points = {point.kernel.template.name: point for point in expand(experiment, max_variants=10_000).points}

@@ -87,7 +87,7 @@ def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
     request = CompileRequest(made(name, {}, problem).source, "kernel.cu", f"sm_{arch(name)}")
     built = toolchain("nvrtc").compile(request)
-    assert all(one.spill_store_bytes == 0 for one in built.resources.values())
+    assert all(resource.spill_store_bytes == 0 for resource in built.resources.values())
     assert "serialized" not in built.log  # ptxas's word where it waits for each wgmma by itself
 
 

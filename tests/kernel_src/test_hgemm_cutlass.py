@@ -41,7 +41,7 @@ def test_cutlass_is_right_and_clean(given, types):
         assert done.verification.passed, f"{problem}: {done.verification}"
     assert ".extern .func" not in built.ptx  # with a call, each wgmma would be waited for
     assert "serialized" not in built.log
-    assert all(one.spill_store_bytes == 0 for one in built.resources.values())
+    assert all(resource.spill_store_bytes == 0 for resource in built.resources.values())
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ def test_the_original_is_clean(name):
 
 def planted():
     for faults, marks in ((FAULTS, []), (ALIKE, [pytest.mark.thorough])):
-        for name, what, *rest in faults:
-            yield pytest.param(name, *rest, id=f"{name[:2]} {what}", marks=marks)
+        for name, what, *fault in faults:
+            yield pytest.param(name, *fault, id=f"{name[:2]} {what}", marks=marks)
 
 
 @pytest.mark.parametrize(("name", "old", "new", "kind"), list(planted()))

@@ -102,8 +102,8 @@ def test_the_original_is_clean(case):
 
 def planted():
     for faults, marks in ((FAULTS, []), (ALIKE, [pytest.mark.thorough])):
-        for case, what, *rest in faults:
-            yield pytest.param(case, *rest, id=f"{case} {what}", marks=marks)
+        for case, what, *fault in faults:
+            yield pytest.param(case, *fault, id=f"{case} {what}", marks=marks)
 
 
 @pytest.mark.parametrize(("case", "old", "new", "kind"), list(planted()))

@@ -84,7 +84,7 @@ def test_an_ampere_runs_their_instructions_and_keeps_sums_in_registers(given, va
     problem = GEMM.problem({"m": 64, "n": 64, "k": 64, "layout": "nt", **values})
     instance = Instance.of(template("v2_stages"), {**given, "stages": 3}, problem)
     made = build(toolchain("nvrtc"), CompileRequest(instance.source, "kernel.cu", "sm_80"), Cache(tmp_path))
-    assert [one.spill_store_bytes for one in made.build.resources.values()] == [0]
+    assert [resource.spill_store_bytes for resource in made.build.resources.values()] == [0]
     (function,) = read_sass(made.disassembly.text, made.disassembly.lines, "kernel.sass").kernels
     assert matrix_products(kernel_mix("sass", function).hot_counts.by_opcode) == products
 

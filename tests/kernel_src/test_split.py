@@ -167,7 +167,7 @@ def test_sums_stay_in_registers_while_wgmma_adds_to_them(precision):
     built = toolchain("nvrtc").compile(
         CompileRequest(Instance.of(template(), {}, problem).source, "kernel.cu", "sm_90a")
     )
-    assert all(one.spill_store_bytes == 0 for one in built.resources.values())
+    assert all(resource.spill_store_bytes == 0 for resource in built.resources.values())
     assert "serialized" not in built.log  # ptxas's word where it waits for each wgmma by itself
 
 

@@ -58,7 +58,7 @@ def test_figures_by_layout_and_class() -> None:
         row((512, 512, 512), 1.0, 4.0),
         row((9, 9, 9), None, 1.0),
     ]
-    summary_by_name = {one.name: one for one in summaries(rows)}
+    summary_by_name = {summary.name: summary for summary in summaries(rows)}
     assert list(summary_by_name) == ["all", "nn", "tn", "tiny", "large", "aligned", "unaligned"]
     assert summary_by_name["all"].sizes == 3
     assert summary_by_name["all"].mean == pytest.approx(math.exp((math.log(2) + math.log(0.5) + math.log(4)) / 3))

@@ -61,7 +61,7 @@ BATCH_DRIVER = (
 
 def cubins(library):
     """Return placeholder bytes as the library's cubins; these tests never load them."""
-    return {made.name: b"test data" for made in library.kernels}
+    return {kernel.name: b"test data" for kernel in library.kernels}
 
 
 def compiled(library, folder, selection=Selection.NESTED):

@@ -93,12 +93,12 @@ def test_an_argument_that_a_library_lacks_is_refused(argument: tuple[str, str]) 
 
 def test_a_kernel_declares_its_launches_and_buffers() -> None:
     (launch,) = replace(KERNEL, launches=(replace(LAUNCH, when="m > 1"),)).declared
-    assert (launch.entry, list(launch.grid), [one.expression for one in launch.conditions]) == (
+    assert (launch.entry, list(launch.grid), [condition.expression for condition in launch.conditions]) == (
         "gemm",
         ["m", "1", "1"],
         ["m > 1"],
     )
-    assert [(one.name, one.zero) for one in KERNEL.buffers] == [("part", True)]
+    assert [(buffer.name, buffer.zero) for buffer in KERNEL.buffers] == [("part", True)]
     assert KERNEL.declared[0].conditions == ()
 
 

@@ -67,10 +67,10 @@ def test_a_plan_is_the_templates(dtype):
     expected = Instance.of(template, GIVEN, problem).launches
     point = {name: problem[name] for name in ("m", "n", "k", "lda", "ldb", "ldc", *library.factors)}
     planned = plan(library, point)
-    assert [(one.entry, one.grid, one.shared_bytes) for one in planned.steps] == [
+    assert [(step.entry, step.grid, step.shared_bytes) for step in planned.steps] == [
         (step.entry, step.grid, step.dynamic_shared_bytes) for step in expected.steps
     ]
-    assert [one.names for one in planned.steps] == [
+    assert [step.names for step in planned.steps] == [
         tuple(name for name, _ in step.arguments) for step in expected.steps
     ]
     assert planned.buffers[0].bytes == expected.workspace[0].bytes == 37 * 20 * 2 * max(4, ELEMENT_BYTES[dtype])

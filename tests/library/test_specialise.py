@@ -228,14 +228,14 @@ def test_a_librarys_launch_of_a_batch_is_the_templates(given, layout):
         batched=True,
     )
     plain = made(kernel_template, parameters, layout)
-    assert {name for one in plain.launches for name, _ in one.arguments}.isdisjoint(BATCH_SIZES)
+    assert {name for launch in plain.launches for name, _ in launch.arguments}.isdisjoint(BATCH_SIZES)
     for size in itertools.product((4, 255, 1000), (8, 129), (16, 35), (1, 6)):
         problem = GemmProblem.of(
             {**dict(zip(BATCH_AXES, size, strict=True)), "dtype": "float32", "layout": layout, "beta": 0.5}
         )
         point = {name: problem[name] for name in (*SIZES, *BATCH_SIZES, *FACTORS)}
         expected = Instance(kernel_template, parameters, problem).launches
-        launched = [one for one in shipped.launches if not one.when or at(point, one.when)]
+        launched = [launch for launch in shipped.launches if not launch.when or at(point, launch.when)]
         assert [one.entry for one in launched] == [step.entry for step in expected.steps]
         for launch_spec, step in zip(launched, expected.steps, strict=True):
             assert tuple(at(point, text) for text in launch_spec.grid) == step.grid

@@ -96,9 +96,11 @@ def test_means_lie_between_the_launches_and_waits_are_whole(launches):
     combined = profile(*launches)
     assert combined.issue_share is not None
     for mean, of in ((combined.occupancy, "occupancy"), (combined.issue_share, "issue_share")):
-        values = [getattr(one, of) for one in launches]
+        values = [getattr(launch, of) for launch in launches]
         assert min(values) - 1e-9 <= mean <= max(values) + 1e-9
-    assert combined.dram_bytes == pytest.approx(sum(one.dram_read_bytes + one.dram_write_bytes for one in launches))
+    assert combined.dram_bytes == pytest.approx(
+        sum(launch.dram_read_bytes + launch.dram_write_bytes for launch in launches)
+    )
     assert sum(combined.waits.values()) == pytest.approx(1)
     assert sum(combined.idle.values()) == pytest.approx(1 - combined.issue_share)
     assert list(combined.waits.values()) == sorted(combined.waits.values(), reverse=True)

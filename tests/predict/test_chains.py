@@ -16,7 +16,7 @@ FREE = 7
 
 
 def bits(stall: int = 1, raises: int = FREE, read: int = FREE, waits: tuple[int, ...] = ()) -> int:
-    return stall | raises << 5 | read << 8 | sum(1 << one for one in waits) << 11
+    return stall | raises << 5 | read << 8 | sum(1 << wait for wait in waits) << 11
 
 
 def chains_of(*lines: tuple[str, int]) -> dict[str, WarpChain]:

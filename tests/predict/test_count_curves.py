@@ -63,7 +63,8 @@ def counted():
     def made(form, *both):
         sizes = [{}, {"m": 32}, {"m": 128}, {"n": 32}, {"n": 128}, *both]
         of, *resized = (
-            resized_counts(one, launched(500 + (hot := form(one.get("m", 64), one.get("n", 64))), hot)) for one in sizes
+            resized_counts(size, launched(500 + (hot := form(size.get("m", 64), size.get("n", 64))), hot))
+            for size in sizes
         )
         return CountsBySize({"m": 64, "n": 64}, of, resized)
 

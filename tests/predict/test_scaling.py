@@ -123,7 +123,7 @@ def product(make):
             return (EmulatedStep("k", launch, counts[0], looped=counts[1], loops={"along k": hot}),)
 
         sizes = [{"m": 128}, {"m": 256}, {"n": 128}, {"n": 256}, {"k": 32}, {"k": 128}]
-        resized = tuple(resized_counts(one, steps(**one)) for one in sizes) if is_shown else ()
+        resized = tuple(resized_counts(size, steps(**size)) for size in sizes) if is_shown else ()
         powers = {"m": 1.0, "n": 1.0, "k": 0.27}
         done = EmulationRecord({"m": 64, "n": 64, "k": 64}, steps(), bytes_needed=100, growth=powers, resized=resized)
         return replace(
@@ -150,13 +150,13 @@ def test_what_is_done_once_for_a_result_does_not_grow_with_its_depth(product):
 def test_other_variants_of_the_problem_take_the_curves(product):
     found = works([product(), product("other", is_shown=False)], {"v": "along k", "other": "theirs"})
     assert found["other"] == found["v"]
-    assert not any(one.parts for one in works([product(is_shown=False)]).values())
+    assert not any(work.parts for work in works([product(is_shown=False)]).values())
 
 
 def test_a_grid_that_does_not_follow_the_sizes_leaves_it_to_powers(product):
     """Persistent blocks, one full wave on the GPU, process several tiles each."""
     records = [product(), product("stays", blocks=132)]
-    assert {one.parts for one in works(records, {"v": "along k"}).values()} == {None}
+    assert {work.parts for work in works(records, {"v": "along k"}).values()} == {None}
 
 
 def test_sizes_that_throughput_counts_have_no_curves(product):

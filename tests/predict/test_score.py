@@ -105,7 +105,7 @@ def test_warps_that_meet_at_barriers_wait_for_each_others_products():
         replace(alone, chain=replace(chain, barriers=0.0), products=macs),
         replace(alone, chain=chain, products=macs, warps_per_block=4),
     )
-    meeting, together, apart, four = (score(H200, [one], 0).resources["latency"] * CLOCK / 64 for one in works)
+    meeting, together, apart, four = (score(H200, [work], 0).resources["latency"] * CLOCK / 64 for work in works)
     machine = H200.latencies
     assert apart == pytest.approx(machine.block_latency)
     assert together == pytest.approx(machine.block_latency + 2 * machine.block_barrier)

@@ -256,7 +256,9 @@ def product(tiled):
 
 def deeper(*records):
     growth = m_n_k_growth(records[0])
-    return _growths({one.variant: (one, _steps(one)) for one in records}, {one.variant: growth for one in records})
+    return _growths(
+        {record.variant: (record, _steps(record)) for record in records}, {record.variant: growth for record in records}
+    )
 
 
 def m_n_k_growth(record):

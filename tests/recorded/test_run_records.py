@@ -52,10 +52,10 @@ def test_what_was_not_measured_has_no_throughput() -> None:
 
 def test_the_mixes_of_a_variant_are_those_of_all_its_launches_each_once() -> None:
     one = record(ptx=mix("k"), sass=mix("k", "sass"))
-    assert [found.name for found in one.mixes("ptx")] == ["k"]
+    assert [mix.name for mix in one.mixes("ptx")] == ["k"]
     steps = (StepRecord("a", LAUNCH, ptx=mix("a")), StepRecord("b", LAUNCH), StepRecord("a", LAUNCH, ptx=mix("a")))
     several = record(steps=steps)
-    assert [found.name for found in several.mixes("ptx")] == ["a"]
+    assert [mix.name for mix in several.mixes("ptx")] == ["a"]
     assert several.mixes("sass") == ()
 
 
@@ -77,7 +77,7 @@ def test_the_first_fault_is_named_and_the_others_are_counted() -> None:
 
 
 def ceilings(*tflops: float) -> Prediction:
-    return Prediction("H200", 1.0, 1, "", 66.9, tuple(Bound("x", one, "", one * 1000) for one in tflops), 4800.0)
+    return Prediction("H200", 1.0, 1, "", 66.9, tuple(Bound("x", tflop, "", tflop * 1000) for tflop in tflops), 4800.0)
 
 
 def test_the_ceiling_is_the_lowest_bound_in_the_unit_of_the_throughput() -> None:

@@ -30,8 +30,8 @@ def test_loading_leaves_the_counts_of_lines_in_the_store(planted):
         stored_records = store.records()
     assert any(record.emulation.lines for record in stored_records if record.emulation)
     assert not any(record.emulation.lines for record in records if record.emulation)
-    assert [replace(one, emulation=None, ptx=None, sass=None) for one in records] == [
-        replace(one, emulation=None, ptx=None, sass=None) for one in stored_records
+    assert [replace(record, emulation=None, ptx=None, sass=None) for record in records] == [
+        replace(record, emulation=None, ptx=None, sass=None) for record in stored_records
     ]
     (two_loops,) = (record.variant for record in stored_records if record.kernel == "two_loops")
     assert "The loop that executes most is" in different[two_loops]

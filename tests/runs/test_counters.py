@@ -78,10 +78,10 @@ def test_never_more_than_asked_for_and_always_the_first_winner_there_is_room_for
     picked = chosen(records, rules(at_most=most, top=top, strays=strays))
     assert len(picked) <= most
     assert len(set(picked)) == len(picked)
-    order = [one.variant for one in records]
+    order = [record.variant for record in records]
     assert list(picked) == sorted(picked, key=order.index)
     if records and top and most > strays:
-        first = [one for one in records if one.problem == records[0].problem]
+        first = [record for record in records if record.problem == records[0].problem]
         assert max(first, key=lambda one: one.throughput).variant in picked
 
 

@@ -301,7 +301,7 @@ def test_the_reference_variant_is_launched_with_the_constants_of_the_file(tmp_pa
     job = flow.job_of(experiment, second.built(known), b"2", ReferenceVariant(first.built(known), "", b"1"))
     assert job.reference is not None
     assert job.reference.cubin == b"1"
-    assert [(one.name, one.symbol) for one in job.reference.launches.constants] == [("f", "f")]
+    assert [(constant.name, constant.symbol) for constant in job.reference.launches.constants] == [("f", "f")]
     assert job.reference.launches == job.launches
 
 

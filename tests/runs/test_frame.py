@@ -83,7 +83,7 @@ def test_the_best_variant_is_the_fastest_that_did_not_fail(measured):
     records = measured.records()
     fastest = max(records, key=lambda one: one.throughput)
     assert ExperimentRun(outcome(measured)).best == fastest
-    broken = tuple(replace(one, status=Status.WRONG) if one == fastest else one for one in records)
+    broken = tuple(replace(record, status=Status.WRONG) if record == fastest else record for record in records)
     best = ExperimentRun(outcome(measured, broken)).best
     assert best.throughput == max(one.throughput for one in broken if not one.status.failed)
     assert ExperimentRun(outcome(measured, ())).best is None
@@ -107,7 +107,7 @@ def test_a_variant_has_its_texts(make):
     variant = done.variant(first.variant[:8])
     assert (variant.id, variant.record, variant.parameters) == (first.variant, first, first.parameters)
     assert variant.time_ms == first.measurement.samples.median
-    assert [one.id for one in done.variants] == [one.variant for one in done.records]
+    assert [variant.id for variant in done.variants] == [record.variant for record in done.records]
     assert first.variant in repr(variant)
     store.write_files(first.variant, {"kernel.ptx": "// p", "kernel.sass": "// s", "kernel.cu": "// c"})
     assert (variant.ptx, variant.sass, variant.source) == ("// p", "// s", "// c")

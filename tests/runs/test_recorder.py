@@ -48,7 +48,7 @@ def test_records_and_files_are_on_disk_when_the_context_ends(store):
         recorder.files(planned(1), {"kernel.cu": "text"})
         recorder.finish(planned(1), record(1))
         recorder.finish(planned(0), record(0))
-    assert [one.variant for one in store.records()] == ["v0", "v1"]
+    assert [record.variant for record in store.records()] == ["v0", "v1"]
     assert store.read_file("v1", "kernel.cu") == b"text"
     assert observer.records == ["v1", "v0"]
 
@@ -79,7 +79,7 @@ def test_a_record_of_an_earlier_run_moves_to_its_new_position(store):
     with Recorder(store, SilentObserver()) as recorder:
         recorder.take_over(planned(0), record(0))
         recorder.take_over(planned(1), record(1))
-    assert [one.variant for one in store.records()] == ["v0", "v1"]
+    assert [record.variant for record in store.records()] == ["v0", "v1"]
     assert set(recorder.scores) == {0, 1}
 
 
@@ -107,4 +107,4 @@ def test_a_record_of_an_earlier_run_gets_its_present_label(store):
     store.write(record(0), 7)
     with Recorder(store, SilentObserver()) as recorder:
         recorder.take_over(planned(0, "unroll=4"), record(0))
-    assert [one.label for one in store.records()] == ["unroll=4"]
+    assert [record.label for record in store.records()] == ["unroll=4"]

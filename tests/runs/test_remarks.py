@@ -79,7 +79,7 @@ def test_warnings_are_counted_over_variants_and_the_rarest_left_out(variant):
 def test_constant_memory_that_nothing_sets_is_told_once(variant):
     records = [variant(str(pad), pad=pad) for pad in (1, 2)]
     told = f"{NEVER_SET} filter, which the kernel reads: zeros"
-    records = [replace(one, emulation=replace(one.emulation, notes=("other", told))) for one in records]
+    records = [replace(record, emulation=replace(record.emulation, notes=("other", told))) for record in records]
     expected = (
         "Nothing sets in constant memory filter, which the kernel reads: zeros. Does the experiment lack `constants`?"
     )

@@ -70,7 +70,7 @@ def test_a_suspect_variant_is_counted_by_its_verdict_and_comes_behind_the_others
     suspect = replace(first, status=Status.SUSPECT, reason="why")
     listed = shortlist(run, (suspect, *others))
     assert "1 suspect" in listed.heading
-    assert suspect.variant not in {one.variant for one in listed.lines}
+    assert suspect.variant not in {line.variant for line in listed.lines}
     bare = {"measurement": None, "prediction": None, "estimate": None, "emulation": None}
     nothing = (replace(suspect, **bare), *(replace(one, status=Status.INSPECTED, **bare) for one in others[:2]))
     assert [one.status for one in shortlist(run, nothing).best] == [Status.INSPECTED, Status.INSPECTED, Status.SUSPECT]
@@ -78,10 +78,10 @@ def test_a_suspect_variant_is_counted_by_its_verdict_and_comes_behind_the_others
 
 def test_a_run_in_which_everything_failed_has_a_list_without_figures(measured):
     run, records = measured.run(), measured.records()
-    failed = tuple(replace(one, status=Status.COMPILE_FAILED, build=None, prediction=None) for one in records)
+    failed = tuple(replace(record, status=Status.COMPILE_FAILED, build=None, prediction=None) for record in records)
     listed = shortlist(run, failed)
     assert listed.worst is None
-    assert all(one.figure is None for one in listed.lines)
+    assert all(line.figure is None for line in listed.lines)
     assert "failed" in listed.heading
     assert "compile failed" in as_text(listed, "p")
     assert "compile failed" in as_html(listed, "p")

@@ -106,8 +106,8 @@ def test_a_variant_of_a_slow_card_leads_by_what_it_would_reach_on_the_others_and
         Rank((), 1, None, 9.8, "GPU-b", doubt=True),
         Rank((), 2, None, 10.4, "GPU-b", doubt=True),
     ]
-    assert [one.position for one in leaders(scores, 3)] == [0, 2, 1]
-    assert [one.position for one in leaders(scores, 3, {"GPU-a": 1.0, "GPU-b": 1.05})] == [2, 1, 0]
+    assert [leader.position for leader in leaders(scores, 3)] == [0, 2, 1]
+    assert [leader.position for leader in leaders(scores, 3, {"GPU-a": 1.0, "GPU-b": 1.05})] == [2, 1, 0]
 
 
 def test_variants_with_one_baseline_beside_them_lead_by_their_ratio_whatever_card_had_them():
@@ -116,8 +116,8 @@ def test_variants_with_one_baseline_beside_them_lead_by_their_ratio_whatever_car
         Rank((), 1, None, 9.0, "GPU-b", baseline="cublas", baseline_ms=1.2),
         Rank((), 2, None, 9.5, "GPU-a", baseline="cublas", baseline_ms=1.1),
     ]
-    assert [one.position for one in leaders(scores, 3, {"GPU-b": 1.5})] == [1, 2, 0]
-    assert [one.position for one in leaders([*scores, Rank((), 3, None, 9.8)], 4)] == [0, 3, 2, 1]
+    assert [leader.position for leader in leaders(scores, 3, {"GPU-b": 1.5})] == [1, 2, 0]
+    assert [leader.position for leader in leaders([*scores, Rank((), 3, None, 9.8)], 4)] == [0, 3, 2, 1]
 
 
 def test_leaders_are_the_measured_ones_where_anything_was_measured():
@@ -129,8 +129,8 @@ def test_leaders_are_the_measured_ones_where_anything_was_measured():
         Rank(b, 3, 7, None),
         Rank(b, 4, 9, None),
     ]
-    assert [one.position for one in leaders(scores, 1)] == [1, 4]
-    assert [one.position for one in leaders(scores, 5)] == [1, 0, 4, 3]
+    assert [leader.position for leader in leaders(scores, 1)] == [1, 4]
+    assert [leader.position for leader in leaders(scores, 5)] == [1, 0, 4, 3]
 
 
 def test_a_ceiling_is_compared_in_the_unit_of_the_file():

@@ -41,10 +41,10 @@ FATES = {
 
 def play(tasks):
     """A compiler: each source says what becomes of it."""
-    for one in tasks:
-        if one.request.source in FATES:
-            raise FATES[one.request.source]
-    return [BuildFailure("refused") if one.request.source == "refused" else made(0.01) for one in tasks]
+    for task in tasks:
+        if task.request.source in FATES:
+            raise FATES[task.request.source]
+    return [BuildFailure("refused") if task.request.source == "refused" else made(0.01) for task in tasks]
 
 
 @pytest.mark.parametrize(

@@ -67,23 +67,23 @@ def test_later_launches_read_what_earlier_ones_wrote(ptx):
 
 def test_what_no_launch_wrote_may_not_be_read(ptx):
     _, _, done = run(ptx, step("second", "y", "w"), workspace=(Workspace("w", "float32", N),))
-    assert {one.kind for one in done[0].findings} == {"uninitialised-read"}
+    assert {finding.kind for finding in done[0].findings} == {"uninitialised-read"}
 
 
 def test_inputs_stay_as_they_are_and_a_store_to_them_is_found(ptx):
     host_inputs, _, done = run(ptx, step("touches", "x", "y"))
-    assert [(one.kind, one.source.line) for one in done[0].findings] == [("undeclared-write", 11)]
+    assert [(finding.kind, finding.source.line) for finding in done[0].findings] == [("undeclared-write", 11)]
     np.testing.assert_array_equal(host_inputs.arrays["x"], np.arange(N))
 
 
 def test_an_output_that_is_only_written_may_not_be_read(ptx):
     _, _, done = run(ptx, step("reads", "y"))
-    assert [(one.kind, one.source.line) for one in done[0].findings] == [("uninitialised-read", 15)]
+    assert [(finding.kind, finding.source.line) for finding in done[0].findings] == [("uninitialised-read", 15)]
 
 
 def test_an_output_must_be_written_whole(ptx):
     _, _, done = run(ptx, step("half", "y"))
-    assert [(one.kind, one.count) for one in done[0].findings] == [("never-written", 50)]
+    assert [(finding.kind, finding.count) for finding in done[0].findings] == [("never-written", 50)]
 
 
 def test_scratch_may_be_written_and_keeps_what_a_launch_left(ptx):
@@ -117,7 +117,7 @@ def test_indexed_memory_hands_out_the_same_arguments():
         host_inputs, Launches((step("second", "y", "w"),), (Workspace("w", "float32", N, zero=True),))
     )
     arguments = [memory.argument(name, "float32*") for name in ("y", "x", "w")]
-    y, x, w = (one for one in arguments if isinstance(one, IndexedBuffer))
+    y, x, w = (argument for argument in arguments if isinstance(argument, IndexedBuffer))
     assert (y.initialised, y.readonly) == (False, False)
     assert (x.initialised, x.readonly) == (True, True)
     assert (w.initialised, w.readonly) == (True, False)

@@ -83,6 +83,8 @@ def test_how_launches_are_executed(monkeypatch, mode, engine, counted):
     monkeypatch.setattr(sequence, "launch", launched)
     launches = steps("count", "count")
     assert len(run_sequence("", launches, memory_of(launches), mode)) == 2
-    assert [(one["engine"], one["count"], one["trace"]) for one in launch_options] == [(engine, counted, False)] * 2
-    assert {one["dynamic_shared_bytes"] for one in launch_options} == {0}
+    assert [(option["engine"], option["count"], option["trace"]) for option in launch_options] == [
+        (engine, counted, False)
+    ] * 2
+    assert {option["dynamic_shared_bytes"] for option in launch_options} == {0}
     assert launch_options[0]["state"] is launch_options[1]["state"] is mode.state

@@ -321,8 +321,8 @@ def test_pruned_variants_choose_no_response_by_score(monkeypatch: pytest.MonkeyP
     scored_variants: list[list[str]] = []
 
     def scored(records):
-        scored_variants.append([one.variant for one in records])
-        return {one.variant: 1.0 for one in records}
+        scored_variants.append([record.variant for record in records])
+        return {record.variant: 1.0 for record in records}
 
     monkeypatch.setattr(figures, "scored", scored)
     variants = (record("a"), record("b", status=Status.PRUNED), record("c"))
@@ -331,7 +331,7 @@ def test_pruned_variants_choose_no_response_by_score(monkeypatch: pytest.MonkeyP
     assert (chosen.basis, chosen.column, chosen.title, chosen.scored) == (
         Basis.SCORE, "scored_tflops", "predicted throughput", {"a": 1.0, "c": 1.0},
     )  # fmt: skip
-    assert [chosen.of(one) for one in variants] == [1.0, None, 1.0]
+    assert [chosen.of(variant) for variant in variants] == [1.0, None, 1.0]
 
 
 def test_scores_that_are_no_throughput_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:

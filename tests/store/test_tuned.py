@@ -79,7 +79,7 @@ def test_t4_results_are_read(tmp_path):
     found = read(T4, tmp_path)
     assert found.values == {"block_size_x": (64, 128), "fast": (True, False)}
     assert found.settings[0] == TunedSetting({"block_size_x": 64, "fast": True}, 0.5, (0.4, 0.6), "", 12.5, "t")
-    assert [one.failure for one in found.settings] == ["", "compile", "runtime"]
+    assert [setting.failure for setting in found.settings] == ["", "compile", "runtime"]
 
 
 def test_t4_times_have_units_and_may_be_samples_alone(tmp_path):
@@ -110,9 +110,9 @@ def test_what_is_written_is_read_again(tmp_path_factory, made, write):
     listed = {name: tuple({repr(row.setting[name]): row.setting[name] for row in rows}.values()) for name in ("a", "b")}
     space = TunedSpace("GPU", "k", [8], listed, rows)
     found = read(write(space), tmp_path_factory.mktemp("files"))
-    assert [repr(one.setting) for one in found.settings] == [repr(row.setting) for row in rows]
-    assert [one.ms for one in found.settings] == [row.ms for row in rows]
-    assert [bool(one.failure) for one in found.settings] == [row.ms is None for row in rows]
+    assert [repr(setting.setting) for setting in found.settings] == [repr(row.setting) for row in rows]
+    assert [setting.ms for setting in found.settings] == [row.ms for row in rows]
+    assert [bool(setting.failure) for setting in found.settings] == [row.ms is None for row in rows]
     if write is cache_text:
         assert repr(found) == repr(space)
 
@@ -141,7 +141,7 @@ def test_foreign_text_is_read_or_refused(tmp_path_factory, text):
     except UserError as error:
         assert "file.json" in str(error)  # noqa: PT017 - either way is right
     else:
-        assert all(set(one.setting) == set(found.values) for one in found.settings)
+        assert all(set(setting.setting) == set(found.values) for setting in found.settings)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_run_becomes_a_space():
     timed = [record for record in records[2:] if record.measurement and not record.status.failed]
     assert len(found.settings) >= 1 + len(timed)
     assert found.settings[0].failure == "CompilationFailedConfig"
-    by_setting = {repr(one.setting): one.ms for one in found.settings}
+    by_setting = {repr(setting.setting): setting.ms for setting in found.settings}
     for record in timed:
         setting = {name: record.parameters[name] for name in run.swept}
         assert by_setting[repr(setting)] == pytest.approx(record.measurement.samples.median)
@@ -197,7 +197,7 @@ def test_a_suspect_setting_has_no_time_and_one_verified_in_part_has():
     run, records = measured_run()
     statuses = (Status.SUSPECT, Status.WRONG, Status.PARTIAL)
     found = tuned_space(run, [replace(r, status=s) for r, s in zip(records, statuses, strict=False)])
-    assert [one.ms is None for one in found.settings] == [True, True, False]
+    assert [setting.ms is None for setting in found.settings] == [True, True, False]
     invalid = [one["invalidity"] for one in json.loads(t4_text(tuned_space(run, records[:1])))["results"]]
     assert invalid == ["correct"]
     suspect = replace(records[0], status=Status.SUSPECT)

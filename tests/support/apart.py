@@ -78,7 +78,7 @@ class Host:
 
 def with_mounts(*mounts: str) -> tuple[str, ...]:
     """Return a command prefix that gives a command its own mounts, e.g. `-t tmpfs -o size=1m none /somewhere`."""
-    commands = " && ".join([*(f"mount {shlex.join(shlex.split(one))}" for one in mounts), 'exec "$@"'])
+    commands = " && ".join([*(f"mount {shlex.join(shlex.split(mount))}" for mount in mounts), 'exec "$@"'])
     return ("unshare", "-m", "sh", "-c", commands, "sh")
 
 

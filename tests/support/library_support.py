@@ -158,7 +158,9 @@ def batched_library(layout: str = "nn", logic: Logic | None = None) -> Library:
         logic = Logic(names, 0, (Split(BATCH_SPLIT, 8, ~0, ~1),), (Exact(4, 6, 8, 1, 1), Exact(4, 6, 8, 1, 3)))
         general = Logic(names, ~0)
     else:
-        kernels = tuple(LibraryKernel(one, f"{one}.cubin", "invented.cu.j2", {}, (few,)) for one in logic.kernels)
+        kernels = tuple(
+            LibraryKernel(kernel, f"{kernel}.cubin", "invented.cu.j2", {}, (few,)) for kernel in logic.kernels
+        )
         general = None
     return Library(
         "sgemm", "float32", layout, "sm_90", TimesKind.PREDICTED, "invented", kernels, logic,  # type: ignore[arg-type]

@@ -42,10 +42,17 @@ def read(function: Function) -> list[Stated]:
     """A function that `lab` read, in the same form."""
     stated = []
     before: SourceLocation | None = None
-    for one in function.instructions:
-        guard = f"@{'!' if one.negated else ''}{one.predicate}" if one.predicate else ""
-        stated.append(Stated(guard, one.opcode, ",".join(one.operands), one.source if one.source != before else None))
-        before = one.source
+    for instruction in function.instructions:
+        guard = f"@{'!' if instruction.negated else ''}{instruction.predicate}" if instruction.predicate else ""
+        stated.append(
+            Stated(
+                guard,
+                instruction.opcode,
+                ",".join(instruction.operands),
+                instruction.source if instruction.source != before else None,
+            )
+        )
+        before = instruction.source
     return stated
 
 
@@ -70,9 +77,9 @@ def changes(instructions: list[Stated]) -> list[Stated]:
     """The same with a source line only where it differs from the one before."""
     compressed = []
     before: SourceLocation | None = None
-    for one in instructions:
-        source = one.source or before
-        compressed.append(one._replace(source=source if source != before else None))
+    for instruction in instructions:
+        source = instruction.source or before
+        compressed.append(instruction._replace(source=source if source != before else None))
         before = source
     return compressed
 

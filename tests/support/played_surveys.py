@@ -27,8 +27,8 @@ class Played:
     def survey(self, order: Survey, cubins: Mapping[str, bytes], *, card: str | None = None) -> Future[Surveyed]:
         self.orders.append(order)
         self.cubins.append(cubins)
-        self.cards = tuple(one for one in self.cards if one.id not in self.lost)
-        there = [one.id for one in self.cards]
+        self.cards = tuple(card for card in self.cards if card.id not in self.lost)
+        there = [card.id for card in self.cards]
         used = card if card in there else there[len(self.orders) % len(there)]
         m, n, k = (int(order.problem[name]) for name in "mnk")
         self.at.append(((m, n, k), used))

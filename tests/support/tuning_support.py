@@ -51,7 +51,7 @@ class Bench:
         self.asked: list[tuple[list[str], tuple[Size, ...]]] = []
 
     def __call__(self, candidates: Sequence[Candidate], sizes: Sequence[Size]) -> Times:
-        self.asked.append(([one.name for one in candidates], tuple(sizes)))
+        self.asked.append(([candidate.name for candidate in candidates], tuple(sizes)))
         times = {}
         for tuning_kernel in candidates:
             found = {size: self.ms(tuning_kernel.parameters, size) for size in sizes}
@@ -104,7 +104,7 @@ class TableBench:
         self.asked.append((drop, baseline))
         for task in tasks:
             self.tasks.setdefault(stage, []).append(task)
-            found = {one.facts.id: self._timed(one, task.size) for one in task.kernels}
+            found = {kernel.facts.id: self._timed(kernel, task.size) for kernel in task.kernels}
             self.ledger.write(stage, task.size, found)
 
     def _timed(self, tuning_kernel: Kernel, size: Size) -> Timed:
@@ -116,7 +116,7 @@ class TableBench:
 
     def timed(self, stage: TimingStage) -> dict[Size, list[str]]:
         """Size to the names of the kernels that were asked for."""
-        return {task.size: [one.facts.id for one in task.kernels] for task in self.tasks.get(stage, [])}
+        return {task.size: [kernel.facts.id for kernel in task.kernels] for task in self.tasks.get(stage, [])}
 
 
 def context(read: Tuning, ledger: Ledger, ms: Callable[[str, Size], float | None]) -> tuple[TuningContext, TableBench]:

@@ -97,7 +97,7 @@ def test_a_sequence_keeps_its_order_and_what_it_declares() -> None:
         LaunchDeclaration(entry="work", grid=[2], block=[64], arguments={"A": "T*"}, main=True),
     ]
     both = resolved(declared(front(launches=declarations)), (), scope(n=6))
-    assert [(one.entry, one.bytes_moved, one.main) for one in both.steps] == [
+    assert [(step.entry, step.bytes_moved, step.main) for step in both.steps] == [
         ("pack", 256, False),
         ("work", None, True),
     ]

@@ -137,7 +137,7 @@ def test_what_users_write_is_accepted():
         "#define JOIN(a, b) a##b\n#define NAME(x) \\\n  #x\n#define STEP(x) do { x; \\\n} while (0)\n"
         "const char *s = \"#include </etc/passwd>\"; int a = 1'000'000;\r\n#else\\\n\n"
     )
-    assert [one.name for one in includes(source)] == ["cuda_fp16.h", "own/types.h"]
+    assert [include.name for include in includes(source)] == ["cuda_fp16.h", "own/types.h"]
     check(source, "k.cu", {"own/types.h": "#include <stdint.h>\n"})
 
 

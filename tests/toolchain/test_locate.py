@@ -66,12 +66,12 @@ def test_every_nvrtc_is_found_the_environments_first_and_the_newest_of_them(tmp_
     (tmp_path / "cuda").symlink_to(tmp_path / "cuda-13.1")
     bare = library(tmp_path / "prefix" / "lib", "12")
     libraries = locate.nvrtcs()
-    assert [(one.path.resolve(), one.release) for one in libraries] == [
+    assert [(library.path.resolve(), library.release) for library in libraries] == [
         (thirteen, "13.5"), (twelve, "12.9"), (eleven, "11.8"), (other, "12.4"), (toolkit, "13.1"), (bare, ""),
     ]  # fmt: skip
-    assert [one.release for one in libraries if one.may_be("12.9.86")] == ["12.9", ""]
-    assert [one.release for one in libraries if one.may_be("12")] == ["12.9", "12.4", ""]
-    assert all(one.may_be("") for one in libraries)
+    assert [library.release for library in libraries if library.may_be("12.9.86")] == ["12.9", ""]
+    assert [library.release for library in libraries if library.may_be("12")] == ["12.9", "12.4", ""]
+    assert all(library.may_be("") for library in libraries)
 
 
 def headers_of(folder, number, *, crt=False):

@@ -30,7 +30,7 @@ __global__ void twice(int *x) { *x = 6; }
 
 @pytest.fixture(scope="module", params=["nvrtc", "nvcc"])
 def compiler(request):
-    found = [one for one in find_toolchains() if one.name.endswith(request.param)]
+    found = [toolchain for toolchain in find_toolchains() if toolchain.name.endswith(request.param)]
     return found[0] if found else pytest.skip(f"{request.param} is not on this machine")
 
 
@@ -73,8 +73,10 @@ def test_machine_code_is_that_of_a_source_with_explicit_instantiation(compiler):
     symbol = listed.symbols["ns::add<float, 128>"]
 
     def code(build):
-        [kernel] = [one for one in read_ptx(build.ptx).kernels if one.name == symbol]
-        return [(one.opcode, len(one.operands), one.targets) for one in kernel.instructions]
+        [kernel] = [kernel for kernel in read_ptx(build.ptx).kernels if kernel.name == symbol]
+        return [
+            (instruction.opcode, len(instruction.operands), instruction.targets) for instruction in kernel.instructions
+        ]
 
     assert code(listed) == code(compiler.compile(request_for(source=explicit)))
 
@@ -138,7 +140,7 @@ def test_files_as_users_write_them(compiler, name, kernel):
 
 
 def test_the_cache_keeps_symbols_and_tells_kernels_apart(tmp_path):
-    compiler = next(one for one in find_toolchains() if one.name == "nvrtc")
+    compiler = next(toolchain for toolchain in find_toolchains() if toolchain.name == "nvrtc")
     cache = Cache(tmp_path)
     first = build(compiler, request_for("plain"), cache)
     again = build(compiler, request_for("plain"), cache)

@@ -19,7 +19,7 @@ from lab.tuning.check import check
 
 LIBRARY = small_library()
 STORED = StoredLibrary(
-    LIBRARY, MappingProxyType({one.cubin: one.name.encode() for one in LIBRARY.kernels}), Path("sgemm")
+    LIBRARY, MappingProxyType({kernel.cubin: kernel.name.encode() for kernel in LIBRARY.kernels}), Path("sgemm")
 )
 SIZES: list[Size] = [(16, 16, 64), *((700 + i, 333, 17 + i) for i in range(12)), (5000, 1000, 3104)]
 POLICY = SurveyPolicy(samples=2, enough_ms=1, drop=None)
@@ -55,7 +55,7 @@ def test_grids_are_what_the_card_holds_and_kernels_are_those_that_take_the_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library = mapped_library()
-    cubins = {one.cubin: one.name.encode() for one in library.kernels}
+    cubins = {kernel.cubin: kernel.name.encode() for kernel in library.kernels}
     stored = StoredLibrary(library, MappingProxyType(cubins), Path("sgemm"))
     uses = {"mapped": CubinKernel(registers=32, stack_bytes=0, shared_bytes=0, constant_bytes=0, barriers=1)}
     monkeypatch.setattr(image, "kernels", lambda cubin: {b"mapped": uses}[cubin])

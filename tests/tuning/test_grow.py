@@ -63,7 +63,7 @@ def test_a_library_picks_the_kernel_that_was_fastest(tmp_path: Path, ledger: Led
     assert grown is not None
     assert grown.folder == tmp_path / "made_nn"
     picker = dispatch.load(grown.folder)
-    few, many, _ = (one.facts.name for one in final.kernels)
+    few, many, _ = (kernel.facts.name for kernel in final.kernels)
     for size in final.sizes.ranges:
         assert picker.select(*extents(size)[:3]) == (few if size[0] < 200 else many)
     assert picker.select(7, 7, 4096) == many
@@ -80,7 +80,7 @@ def test_thresholds_and_losses_have_times_of_their_own(tmp_path: Path, ledger: L
     run, final = prepared(tmp_path, ledger)
     grown = grow.library(run, final, tmp_path, "")
     assert grown is not None
-    few, many, never = (one.facts.name for one in final.kernels)
+    few, many, never = (kernel.facts.name for kernel in final.kernels)
     sizes = {stage: {size for own in ledger.times[stage].values() for size in own} for stage in TimingStage}
     assert len(sizes[TimingStage.HELD_OUT]) == 5
     assert len(sizes[TimingStage.REFINED]) == 6

@@ -71,7 +71,7 @@ def test_a_kernel_is_built_once_and_its_facts_are_read_from_its_code(group: Grou
 def test_what_decides_the_code_or_the_launch_decides_the_id(group: Group) -> None:
     workshop = Shop()
     kernels = workshop.shop.make(candidates(group, 4, 2))
-    assert len({one.facts.id for one in kernels.values()}) == 2
+    assert len({kernel.facts.id for kernel in kernels.values()}) == 2
     other = Workshop(toolchain("nvrtc"), "sm_80", H200, InProcess(), lambda _: None, build_once)
     assert not set(other.make(candidates(group, 4))) - set(kernels)
     assert not set(other.known) & set(workshop.shop.known)

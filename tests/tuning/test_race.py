@@ -44,7 +44,7 @@ def finals(folder: Path, halving: str = "", singles: frozenset[str] = frozenset(
 
 
 def names(kernels: tuple[Kernel, ...]) -> list[str]:
-    return [one.facts.name for one in kernels]
+    return [kernel.facts.name for kernel in kernels]
 
 
 def test_groups_of_a_type_are_joined_and_each_kernel_is_raced_once(tmp_path: Path) -> None:

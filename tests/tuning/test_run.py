@@ -54,7 +54,7 @@ def test_every_kernel_is_timed_at_every_size(done):
     assert not outcome.not_measured
     assert watched.gpu == "NVIDIA H200"
     with TuningStore(folder) as store:
-        times, facts = store.times(TimingStage.FINAL), {one.id: one for one in store.kernels()}
+        times, facts = store.times(TimingStage.FINAL), {kernel.id: kernel for kernel in store.kernels()}
     sizes = final_sizes(file)
     assert len(sizes) == 10
     assert len(times) == 5  # four kernels and the baseline
@@ -70,12 +70,12 @@ def test_every_kernel_is_timed_at_every_size(done):
 def test_whoever_watches_hears_of_sizes_to_come_and_of_the_fastest_kernel_at_each(done):
     _, folder, watched, _ = done
     with TuningStore(folder) as store:
-        facts = {one.name: one for one in store.kernels()}
+        facts = {kernel.name: kernel for kernel in store.kernels()}
     assert ("float32_nn, step 7", 10) in [(what, sizes) for what, sizes in watched.asked_for if "step 7" in what]
     assert sum(sizes for _, sizes in watched.asked_for) == len(watched.sizes)
     for size, leader in zip(watched.sizes, watched.leaders, strict=True):
         assert leader.tflops == pytest.approx(
-            2 * math.prod(size) / 1e9 / min(invented(one, size) for one in facts.values())
+            2 * math.prod(size) / 1e9 / min(invented(fact, size) for fact in facts.values())
         )
     assert watched.drawn == 1
 
@@ -106,9 +106,9 @@ def test_the_library_picks_the_kernel_that_was_fastest(done):
     picker = dispatch.load(library)
     assert picker.library.times is TimesKind.MEASURED
     with TuningStore(folder) as store:
-        facts = {one.name: one for one in store.kernels()}
+        facts = {kernel.name: kernel for kernel in store.kernels()}
     for size in final_sizes(file):
-        best = min(invented(one, size) for one in facts.values())
+        best = min(invented(fact, size) for fact in facts.values())
         assert invented(facts[picker.select(*size)], size) == pytest.approx(best)
     assert picker.library.loss.mean == 0
     assert picker.library.held_out.sizes == 3
@@ -210,7 +210,7 @@ def test_a_finished_run_begins_again(tmp_path, done):
     assert watched.kept is None
     assert again.previous == folder / "previous"
     with TuningStore(folder) as new, TuningStore(again.previous) as old:
-        assert [one.id for one in old.kernels()] == [one.id for one in new.kernels()]
+        assert [kernel.id for kernel in old.kernels()] == [kernel.id for kernel in new.kernels()]
     assert (again.previous / "index.html").is_file()
 
 

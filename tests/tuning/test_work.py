@@ -87,7 +87,7 @@ def test_groups_choose_by_themselves_and_race_together(store: TuningStore) -> No
     assert list(left.libraries) == ["made_nn"]
     assert (store.folder / "made_nn").is_dir()
     assert store.facts() == left
-    assert {one.name for one in store.kernels()} == {one.facts.name for one in tuning_work.shop.known.values()}
+    assert {kernel.name for kernel in store.kernels()} == {one.facts.name for one in tuning_work.shop.known.values()}
     assert store.steps()[0][NAME] == tuple(steps)
     assert tuning_work.failures() == ()
 
@@ -98,7 +98,7 @@ def test_the_single_tuned_kernel_is_built_raced_and_remembered(store: TuningStor
     (single,) = tuning_work.remember(facts(None)).singles[NAME]
     assert "TT8x8" in tuning_work.shop.known[single].facts.name
     tasks = {task.size: task for task in bench.tasks[TimingStage.FINAL]}
-    assert single in {one.facts.id for one in tasks[64, 64, 64].kernels}
+    assert single in {kernel.facts.id for kernel in tasks[64, 64, 64].kernels}
     assert all(task.kept == {single} for task in tasks.values())
 
 

@@ -78,7 +78,7 @@ def test_the_page_grows_and_leads_to_the_report(visit, account, make, tmp_path):
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
 def test_nothing_is_wrong_with_it_for_readers_without_a_mouse_or_sight(visit, account, make, width, scheme):
     first, second, *_ = make("failures").records()
-    good = next(one for one in make("sweep").records() if not one.status.failed)
+    good = next(record for record in make("sweep").records() if not record.status.failed)
     for record in (first, second, good):
         account.recorded(record)
     account.executed(good)

@@ -167,7 +167,7 @@ def test_finalists_take_turns_on_one_card(experiment, tmp_path):
     assert best.measurement.sweep
     assert len({record.measurement.card for record in finals}) == 1
     (order,) = filter(
-        None, ([variant for variant, most in one.jobs if most < Policy().max_samples] for one in sessions)
+        None, ([variant for variant, most in session.jobs if most < Policy().max_samples] for session in sessions)
     )
     assert order == order[: len(finals)] * 3
     assert {*order} == {record.variant for record in finals}

@@ -30,7 +30,7 @@ def kill_workers(cluster, besides=()):
     """Kill Dask's workers as soon as there are others than those of `besides`; return their process ids."""
     while True:
         cluster.forget_members()
-        found = cluster.call_on(os.getpid, [one.address for one in cluster.members()])
+        found = cluster.call_on(os.getpid, [member.address for member in cluster.members()])
         if fresh := set(found.values()) - set(besides):
             for process in fresh:
                 os.kill(process, signal.SIGKILL)

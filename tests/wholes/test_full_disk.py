@@ -115,10 +115,12 @@ def test_a_tuning_run_on_a_full_disk_says_so_and_goes_on_later(folder, monkeypat
         with TuningStore(outcome.folder) as store:
             times = {stage: store.times(stage) for stage in TimingStage}
             facts = replace(store.facts(), started="", command="")
-            return times, {one.id for one in store.kernels()}, store.steps(), facts, files(outcome.libraries)
+            return times, {kernel.id for kernel in store.kernels()}, store.steps(), facts, files(outcome.libraries)
 
     def files(folders):
-        return {path.name: path.read_bytes() for one in folders for path in one.iterdir() if path.suffix != ".json"}
+        return {
+            path.name: path.read_bytes() for folder in folders for path in folder.iterdir() if path.suffix != ".json"
+        }
 
     whole = content(go("whole"))
     failures = 0

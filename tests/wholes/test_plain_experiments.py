@@ -57,7 +57,7 @@ def ends_of(file, *, lighter=True):
     experiment = load(file)
     told = LIGHTER.get(f"{file.parent.name}/{file.stem}", {}) if lighter else {}
     points, compiler = expand(experiment, max_variants=5000).points, compiler_of(experiment)
-    arch = next((one for one in experiment.archs if ARCHS.fullmatch(one)), "sm_90")  # sm_90a, where wgmma is
+    arch = next((arch for arch in experiment.archs if ARCHS.fullmatch(arch)), "sm_90")  # sm_90a, where wgmma is
     last = [point for point in points if told.items() <= point.parameters.items()][-1]
     return experiment, plan(experiment, [points[0], last], [compiler], [arch]) if compiler else ()
 
@@ -111,7 +111,7 @@ def untraced(monkeypatch):
 @pytest.mark.parametrize(("files", "sampled", "turn"), list(parts()))
 def test_the_first_and_the_last_variant_are_right(files, sampled, turn, untraced):
     """Files whose compiler is not on this machine (Triton's) are left out; samples are executed of first variants."""
-    variants = [(file, experiment, one) for file in files for experiment, ends in [ends_of(file)] for one in ends]
+    variants = [(file, experiment, end) for file in files for experiment, ends in [ends_of(file)] for end in ends]
     assert all(sum(file == known for known, _, _ in variants) in {0, 2} for file in files)
     outcomes = build([build_task(planned) for _, _, planned in variants])
     wrong = {}

@@ -114,7 +114,7 @@ def test_each_launch_of_a_sequence_has_its_own(read):
     steps = [step.replace("GRID", "resident_blocks").replace("MORE", more) for more in ("0", "100_000")]
     experiment = read(f"{text}launches: [{', '.join(steps)}]\n")
     _, (variant,) = inspected(experiment)
-    assert [one.launch.grid[0] for one in variant.record.steps] == [8 * H200_SMS, 2 * H200_SMS]
+    assert [step.launch.grid[0] for step in variant.record.steps] == [8 * H200_SMS, 2 * H200_SMS]
     (planned,) = planned_of(experiment)
     assert built_before(experiment, planned, variant.record, None).launched == variant.planned.launched
 

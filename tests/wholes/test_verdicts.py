@@ -317,7 +317,7 @@ def test_wrong_at_the_executed_size(records, name):
     record, finding = records[name], WRONG[name][1]
     assert record.status is Status.WRONG, record.reason
     if finding is not None:
-        found = [(one.kind, one.source.line if one.source else 0) for one in record.emulation.findings]
+        found = [(finding.kind, finding.source.line if finding.source else 0) for finding in record.emulation.findings]
         assert finding in found
 
 
@@ -327,8 +327,8 @@ def test_suspect_under_a_condition(records, name):
     assert record.status is Status.SUSPECT, record.reason
     suspicions = record.emulation.suspicions
     if condition is not None:
-        assert condition in {one.condition for one in suspicions}
-    assert said in " ".join(one.summary for one in suspicions)
+        assert condition in {suspicion.condition for suspicion in suspicions}
+    assert said in " ".join(suspicion.summary for suspicion in suspicions)
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -23,7 +23,10 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
         count = access.count
         shared = access.key == "shared.atomic"
         each = count.updates / max(1, count.requests if shared else count.sectors)
-        lanes = sum((evidence.counts or {})[one.line].threads for one in access.instructions) / count.requests
+        lanes = (
+            sum((evidence.counts or {})[instruction.line].threads for instruction in access.instructions)
+            / count.requests
+        )
         gain = _gain(evidence, access, together=each if each >= _LEAST else 1.0)
         if each < _LEAST and (shared or gain is None or gain < _LEAST_GAIN):
             continue

@@ -28,7 +28,12 @@ _MEMORY = frozenset(
 
 def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding on barriers with no access to memory before the next one, and on those of a single warp."""
-    every = [one for function in evidence.ptx_functions for one in function.instructions if _whole_block(one)]
+    every = [
+        instruction
+        for function in evidence.ptx_functions
+        for instruction in function.instructions
+        if _whole_block(instruction)
+    ]
     repeated = [one for function in evidence.ptx_functions for one in _repeated(function)]
     alone = evidence.launch is not None and threads(evidence.launch) <= WARP_SIZE
     redundant = every if alone else repeated

@@ -19,7 +19,7 @@ _CACHE_BYTES: Final = 32 << 10
 
 def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding on the longest loop, where it does not fit into the nearest instruction cache."""
-    loops = [one for function in evidence.sass_functions for one in _loops(function)]
+    loops = [loop for function in evidence.sass_functions for loop in _loops(function)]
     first, size = max(loops, key=lambda one: one[1], default=(None, 0))
     if first is None or size <= _CACHE_BYTES:
         return

@@ -19,10 +19,12 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding for each source line that loads different words of constant memory in a warp."""
     groups: dict[object, list[tuple[Instruction, float]]] = {}
     for function in evidence.ptx_functions:
-        for one in function.instructions:
-            pattern = evidence.pattern(one.line, "const.load")
-            if pattern is not None and pattern.cost >= _LEAST * pattern.requests and evidence.warps(one):
-                groups.setdefault(one.source or one.line, []).append((one, pattern.cost / pattern.requests))
+        for instruction in function.instructions:
+            pattern = evidence.pattern(instruction.line, "const.load")
+            if pattern is not None and pattern.cost >= _LEAST * pattern.requests and evidence.warps(instruction):
+                groups.setdefault(instruction.source or instruction.line, []).append(
+                    (instruction, pattern.cost / pattern.requests)
+                )
     for members in groups.values():
         worst, words = max(members, key=lambda member: member[1])
         passes = sum(evidence.warps(one) * (each - 1) for one, each in members)

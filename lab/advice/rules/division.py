@@ -21,10 +21,10 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding for each source line that divides within a loop."""
     groups: dict[object, list[Instruction]] = {}
     for function in evidence.ptx_functions:
-        for one in function.instructions:
-            divides = one.opcode.startswith(("div.", "rem.")) and one.cls is InstructionClass.INTEGER
-            if divides and one.line in evidence.ptx_loops:
-                groups.setdefault(one.source or one.line, []).append(one)
+        for instruction in function.instructions:
+            divides = instruction.opcode.startswith(("div.", "rem.")) and instruction.cls is InstructionClass.INTEGER
+            if divides and instruction.line in evidence.ptx_loops:
+                groups.setdefault(instruction.source or instruction.line, []).append(instruction)
     for members in groups.values():
         bits = members[0].opcode[-2:]
         cost = _COST.get(bits, _COST["32"])

@@ -20,7 +20,7 @@ _BOUND: Final = "latency"
 
 def find_loops(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding where a loop waits for each load before it asks for the next."""
-    loads = [one for one in _loads(evidence) if one.line in evidence.ptx_loops]
+    loads = [load for load in _loads(evidence) if load.line in evidence.ptx_loops]
     gain = _gain(evidence)
     if not loads or gain is None or gain < _LEAST_GAIN:
         return
@@ -38,11 +38,11 @@ def find_loops(evidence: Evidence) -> Iterator[PerformanceFinding]:
 
 def find_bytes(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding where the loads that an SM has on their way cannot fill DRAM's bandwidth."""
-    loads = [one for one in _loads(evidence) if one.line not in evidence.ptx_loops]
+    loads = [load for load in _loads(evidence) if load.line not in evidence.ptx_loops]
     gain, gpu, launch = _gain(evidence), evidence.gpu, evidence.launch
     if not loads or gain is None or gain < _LEAST_GAIN or gpu is None or launch is None or evidence.work is None:
         return
-    if any(one.line in evidence.ptx_loops for one in _loads(evidence)) or not gpu.dram_gb_s:
+    if any(load.line in evidence.ptx_loops for load in _loads(evidence)) or not gpu.dram_gb_s:
         return
     work = max(evidence.work.launches, key=lambda one: one.load_bytes)
     warps = evidence.blocks_per_sm * warps_of_block(launch)
@@ -65,10 +65,10 @@ def find_bytes(evidence: Evidence) -> Iterator[PerformanceFinding]:
 
 def _loads(evidence: Evidence) -> list[Instruction]:
     return [
-        one
+        instruction
         for function in evidence.ptx_functions
-        for one in function.instructions
-        if one.cls is InstructionClass.LD_GLOBAL and (evidence.counts is None or evidence.warps(one))
+        for instruction in function.instructions
+        if instruction.cls is InstructionClass.LD_GLOBAL and (evidence.counts is None or evidence.warps(instruction))
     ]
 
 

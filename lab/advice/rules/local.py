@@ -20,9 +20,12 @@ _LOCAL: Final = (InstructionClass.LD_LOCAL, InstructionClass.ST_LOCAL)
 def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding on arrays in local memory, and one on spills."""
     arrays = [
-        (function, one) for function in evidence.ptx_functions for one in function.variables if one.space == "local"
+        (function, variable)
+        for function in evidence.ptx_functions
+        for variable in function.variables
+        if variable.space == "local"
     ]
-    accesses = [one for function in evidence.ptx_functions for one in _accesses(function)]
+    accesses = [access for function in evidence.ptx_functions for access in _accesses(function)]
     gain = evidence.gain(_without)
     if arrays and accesses:
         weight = Counter[object]()
@@ -42,7 +45,12 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
         )
     used = evidence.resources
     if used is not None and used.spill_bytes:
-        spilling = [one for function in evidence.sass_functions for one in function.instructions if one.cls in _LOCAL]
+        spilling = [
+            instruction
+            for function in evidence.sass_functions
+            for instruction in function.instructions
+            if instruction.cls in _LOCAL
+        ]
         weight = Counter[object]()
         for one in spilling:
             weight[one.source] += _IN_LOOP if one.line in evidence.sass_loops else 1
@@ -64,9 +72,13 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
 
 def _accesses(function: Function) -> list[Instruction]:
     """Return loads and stores of local memory; where the PTX has generic ones alone, the address of the array."""
-    direct = [one for one in function.instructions if one.cls in _LOCAL]
-    named = {one.name for one in function.variables if one.space == "local"}
-    taken = [one for one in function.instructions if one.opcode.startswith("mov.") and named.intersection(one.operands)]
+    direct = [instruction for instruction in function.instructions if instruction.cls in _LOCAL]
+    named = {variable.name for variable in function.variables if variable.space == "local"}
+    taken = [
+        instruction
+        for instruction in function.instructions
+        if instruction.opcode.startswith("mov.") and named.intersection(instruction.operands)
+    ]
     return direct or taken
 
 

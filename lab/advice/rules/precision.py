@@ -13,7 +13,7 @@ from lab.predict.work import LaunchWork
 
 def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     """Yield a finding for each source line that computes in float64 where no data is float64."""
-    every = [one for function in evidence.ptx_functions for one in function.instructions]
+    every = [instruction for function in evidence.ptx_functions for instruction in function.instructions]
     if any(_moves_doubles(one) for one in every) or not any(_widens(one) for one in every):
         return
     groups: dict[object, list[Instruction]] = {}

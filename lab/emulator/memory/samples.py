@@ -25,7 +25,7 @@ _SAMPLED: Final = ("shared.load", "shared.store", "shared.atomic", "global.load"
 
 @dataclass(slots=True)
 class _Sampled:
-    """What was seen of one instruction; attributes as those of `AccessPattern`."""
+    """Samples of one instruction's accesses; attributes as those of `AccessPattern`."""
 
     width: int
     times: int = 0

@@ -110,7 +110,7 @@ class TensorMemory:
             return None
         taken = self._allocated.setdefault(block, {})
         free = [
-            at for at in range(0, COLUMNS, columns) if all(not _overlap(at, columns, *one) for one in _spans(taken))
+            at for at in range(0, COLUMNS, columns) if all(not _overlap(at, columns, *span) for span in _spans(taken))
         ]
         if not free:
             detail = f"a block has {COLUMNS} columns, and {columns} more are not free: these threads wait forever"
@@ -153,11 +153,11 @@ class TensorMemory:
             for columns, position, thread in self._allocated.pop(block, {}).values():
                 detail = f"the block ends and has not freed these {columns} columns of tensor memory"
                 self._fault(position, detail, np.array([thread]), "tcgen05.dealloc by a warp before the block ends")
-            for one in self._products:
-                if one.area.block == block and not one.read and self._watch.bulk is not None:
+            for product in self._products:
+                if product.area.block == block and not product.read and self._watch.bulk is not None:
                     detail = "the block ends before any of its threads has waited for this product"
-                    self._findings.add("async-not-waited", one.position, detail, np.array([one.thread]))
-            self._products = [one for one in self._products if one.area.block != block]
+                    self._findings.add("async-not-waited", product.position, detail, np.array([product.thread]))
+            self._products = [product for product in self._products if product.area.block != block]
 
     # --- contents ---------------------------------------------------------------------------------------------
 
@@ -211,15 +211,15 @@ class TensorMemory:
 
     def begin(self, position: int, area: Area, thread: int, cells: Indices, who: Indices) -> None:
         """Remember a product. One that an equal or larger area covers is complete before it: their order is kept."""
-        over = [area.covers(one.area) and (one.read or not one.cells.size) for one in self._products]
+        over = [area.covers(product.area) and (product.read or not product.cells.size) for product in self._products]
         self._products = [one for one, gone in zip(self._products, over, strict=True) if not gone]
         self._products.append(_Product(area, position, thread, cells, who))
 
     def commit(self, thread: int, block: int, number: int, phase: int) -> None:
         """Let a phase of a block's mbarrier tell of the products that a thread has asked for."""
-        for one in self._products:
-            if one.thread == thread:
-                one.commits.append((block, number, phase))
+        for product in self._products:
+            if product.thread == thread:
+                product.commits.append((block, number, phase))
 
     def _knows(self, one: _Product, threads: Indices) -> Mask:
         """Return which (count,) threads know that a product is complete; all where nothing is watched."""
@@ -236,27 +236,27 @@ class TensorMemory:
         shadow, clocks = self._watch.shadow, self._watch.clocks
         if shadow is None or clocks is None:
             return
-        for one in self._products:
-            mine = threads[self._batch.block_of[threads] == one.area.block]
-            knows = self._knows(one, mine)
-            if not knows.any() or not one.cells.size:
-                one.read |= bool(knows.any())
+        for product in self._products:
+            mine = threads[self._batch.block_of[threads] == product.area.block]
+            knows = self._knows(product, mine)
+            if not knows.any() or not product.cells.size:
+                product.read |= bool(knows.any())
                 continue
-            if not one.read:
+            if not product.read:
                 # noted as one of the thread's warp, which alone is passed on without what the thread did otherwise
-                shadow.end_async_read(one.cells, one.who, one.position, warp=True)
-            one.read = True
-            clocks.order_warps_reads(mine[knows], warp_of(np.array([one.thread])), clocks.arrival())
+                shadow.end_async_read(product.cells, product.who, product.position, warp=True)
+            product.read = True
+            clocks.order_warps_reads(mine[knows], warp_of(np.array([product.thread])), clocks.arrival())
 
     def _find_at_work(self, position: int, area: Area, threads: Indices, verb: str) -> None:
         """Note a fault of threads that use an area while a product to it may be at work."""
-        for one in self._products:
-            knows = self._knows(one, threads)
-            if knows.all() or not one.area.meets(area):
+        for product in self._products:
+            knows = self._knows(product, threads)
+            if knows.all() or not product.area.meets(area):
                 continue
             detail = f"this {verb} what a tcgen05.mma writes that has not been waited for"
             remedy = "a wait for the mbarrier of its tcgen05.commit before the access"
-            if not one.commits:
+            if not product.commits:
                 detail = f"this {verb} what a tcgen05.mma writes that no tcgen05.commit lets an mbarrier tell of"
                 remedy = "tcgen05.commit behind the tcgen05.mma, and a wait for its mbarrier before the access"
             self._findings.add("async-not-waited", position, detail, threads[~knows], remedy=remedy)
@@ -301,7 +301,7 @@ class TensorMemory:
     def wait_for_stores(self, lanes: Lanes) -> None:
         """Let all stores of threads arrive."""
         warps = set(warp_of(lanes.indices()).tolist())
-        self._stores = [one for one in self._stores if one[1] not in warps]
+        self._stores = [store for store in self._stores if store[1] not in warps]
 
 
 def _spans(taken: dict[int, tuple[int, int, int]]) -> list[tuple[int, int]]:

@@ -49,7 +49,7 @@ _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What an instruction descriptor says of a product.
+    """The fields of a matrix instruction's descriptor.
 
     Attributes:
         rows: Rows of A and D.

@@ -59,7 +59,7 @@ class SourceParameter:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether it is a pointer."""
+        """Return whether the parameter is a pointer."""
         return self.pointer > 0
 
 

@@ -33,12 +33,12 @@ class EntryParameter:
 
     @property
     def may_be_pointer(self) -> bool:
-        """Whether the parameter may hold a pointer."""
+        """Return whether the parameter may hold a pointer."""
         return self.is_marked_pointer or (self.bytes == _POINTER_BYTES and not self.is_array and self.type[0] in "ub")
 
     @property
     def is_float(self) -> bool:
-        """Whether the parameter is declared as a floating-point number."""
+        """Return whether the parameter is declared as a floating-point number."""
         return self.type[0] == "f"
 
     @property

@@ -19,7 +19,7 @@ from lab.operators.declared.functions import ARRAY_FUNCTIONS
 
 
 class _Integers(IntEnum):
-    """How precisely the integers of an expression are known, best first."""
+    """Knowledge of an integer expression's values, most precise first."""
 
     EXACT = 0  # as they were given, or chosen among such
     MODULO = 1  # known modulo a power of two

@@ -46,7 +46,7 @@ _UNPASSED = (*STORED_AS, "complex64", "complex128")
 
 
 class Direction(StrEnum):
-    """How a kernel uses an argument."""
+    """The direction of a kernel argument."""
 
     IN = "in"
     OUT = "out"

@@ -187,4 +187,4 @@ def to_csv(line: type[WinnerLine | KernelLine], lines: Iterable[WinnerLine | Ker
         lines: The rows.
     """
     names = [field.name for field in fields(line)]
-    return csv_text(names, ([getattr(one, name) for name in names] for one in lines))
+    return csv_text(names, ([getattr(line, name) for name in names] for line in lines))

@@ -22,15 +22,15 @@ def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, Any]:
     return {
         "findings": [
             {
-                "rule": one.rule,
-                "place": one.place.short,
-                "anchor": _anchor(one.place, sources),
-                "text": one.place.text,
-                "cause": one.cause,
-                "gain": one.gain_text,
-                "remedy": one.remedy,
+                "rule": finding.rule,
+                "place": finding.place.short,
+                "anchor": _anchor(finding.place, sources),
+                "text": finding.place.text,
+                "cause": finding.cause,
+                "gain": finding.gain_text,
+                "remedy": finding.remedy,
             }
-            for one in advice.findings
+            for finding in advice.findings
         ],
         "closing": advice.closing,
         "complete": not advice.skipped,

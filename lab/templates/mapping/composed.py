@@ -70,12 +70,12 @@ class ComposedMapping(ThreadMapping):
 
     @cached_property
     def guarded(self) -> bool:
-        """Whether some accesses must be masked by `guard`."""
+        """Return whether some accesses must be masked by `guard`."""
         return bool((self.elements < 0).any())
 
     @property
     def _beyond(self) -> bool:
-        """Whether the inner mapping exceeds a unit's local indices of the outer one."""
+        """Return whether the inner mapping exceeds a unit's local indices of the outer one."""
         return bool(self.inner.elements.max() >= self.outer.items)
 
     @cached_property

@@ -76,7 +76,7 @@ class ThreadMapping(ABC):
     @property
     @abstractmethod
     def guarded(self) -> bool:
-        """Whether some accesses must be masked by `guard`."""
+        """Return whether some accesses must be masked by `guard`."""
 
     @property
     @abstractmethod
@@ -131,7 +131,7 @@ class ThreadMapping(ABC):
 
     @cached_property
     def complete(self) -> bool:
-        """Whether every element of the tensor is accessed, starting from element 0."""
+        """Return whether every element of the tensor is accessed, starting from element 0."""
         return self.offset == 0 and bool((self.access_map() >= 0).all())
 
     def access_map(self, elements: int | None = None) -> Elements:
@@ -150,7 +150,7 @@ class ThreadMapping(ABC):
 
     @property
     def injective(self) -> bool:
-        """Whether no two accesses have the same element; see `lab.templates.mapping.proof`."""
+        """Return whether no two accesses have the same element; see `lab.templates.mapping.proof`."""
         return prove(self).injective
 
     def widest(self, most: int) -> int:
@@ -245,7 +245,7 @@ class LayoutMapping(ThreadMapping):
 
     @property
     def guarded(self) -> bool:
-        """Whether some accesses must be masked by `guard`."""
+        """Return whether some accesses must be masked by `guard`."""
         return any(d.extent < d.size for d in self.layout) or any(axis.highest >= axis.extent for axis in self.axes)
 
     @cached_property

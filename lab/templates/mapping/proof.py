@@ -46,7 +46,7 @@ class Collision:
 
 @dataclass(frozen=True, slots=True)
 class InjectivityProof:
-    """Whether a mapping is injective, and how that was shown.
+    """Return whether a mapping is injective, and how that was shown.
 
     Attributes:
         injective: Whether that is so.

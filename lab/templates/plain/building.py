@@ -79,11 +79,11 @@ def _compile(
         return BuiltUnit(build(compiler, unit.request(arch, kernels, device_only=device_only)))
     except CompileError as error:
         refused = {_plain(one) for one in _REFUSED.findall(error.log)}
-        left = [one for one in kernels if (_plain(one) not in refused if refused else one not in guesses)]
+        left = [kernel for kernel in kernels if (_plain(kernel) not in refused if refused else kernel not in guesses)]
         if len(left) in (0, len(kernels)):
             raise
     made = build(compiler, unit.request(arch, left, device_only=device_only))
-    gone = ", ".join(one for one in kernels if one not in left)
+    gone = ", ".join(kernel for kernel in kernels if kernel not in left)
     return BuiltUnit(made, (f"{title(compiler)} cannot instantiate {gone}",))
 
 

@@ -45,7 +45,7 @@ def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
 
 def _is_launched(host: HostCode, kernel: SourceKernel, kernels: tuple[SourceKernel, ...]) -> bool:
     calls = [words(one) for one in host.find("call_expression")] if len(kernels) > 1 else []
-    return len(kernels) == 1 or any(one[0].startswith("cudaLaunchKernelEx") and kernel.name in one for one in calls)
+    return len(kernels) == 1 or any(call[0].startswith("cudaLaunchKernelEx") and kernel.name in call for call in calls)
 
 
 def _value(side: Node, host: HostCode) -> str:

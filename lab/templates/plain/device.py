@@ -161,7 +161,7 @@ def device_part(text: str, companions: Iterable[str] = ()) -> str:
     knowledge = Knowledge(
         macros=macros,
         functions=frozenset(
-            definition.name for each in texts for definition in definitions(each) if definition.function_like
+            definition.name for text in texts for definition in definitions(text) if definition.function_like
         ),
         annotated=frozenset(),
         namespaces=_known_namespaces(streams),
@@ -593,7 +593,7 @@ class _Reader:
         inside = self.stream[at + 1 : behind(self.stream, at) - 1]
         if inside and inside[0].kind in _VALUES:
             return True
-        is_product = any(one.text in ("+", "-", "/", "%", "?") for one in _outside_parentheses(inside))
+        is_product = any(parenthese.text in ("+", "-", "/", "%", "?") for parenthese in _outside_parentheses(inside))
         return is_product or (len(inside) == 1 and self.known.macros.get(inside[0].text, "")[:1].isdigit())
 
 

@@ -180,7 +180,9 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
             parameters[template_parameter.name] = _template_values(template_parameter, keep=len(defaults) > _MOST_SWEPT)
     structures = read_structures(text)
     members, paths = _all_members(structures, kernel)
-    elements = {one.name: found for one in kernel.parameters if (found := elements_of(one, structures))}
+    elements = {
+        parameter.name: found for parameter in kernel.parameters if (found := elements_of(parameter, structures))
+    }
     values = [candidate for candidate in (*kernel.parameters, *chain(*members.values())) if not candidate.is_pointer]
     integers = [value.name for value in values if value.dtype in _INTEGERS and value.name and value.lanes == 1]
     excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"

@@ -77,7 +77,9 @@ def drafted_sequence(text: str, file: str, kernels: Sequence[SourceKernel]) -> D
 
 def _launch(text: str, file: str, kernel: SourceKernel) -> _Launch:
     draft = drafted(text, file, kernel)
-    names = {one.name: draft.launch.variables.get(one.name, one.name) for one in kernel.parameters}
+    names = {
+        parameter.name: draft.launch.variables.get(parameter.name, parameter.name) for parameter in kernel.parameters
+    }
     data = yamlfile.parse(draft.text, Path(file)).data
     return _Launch(kernel, draft, names, {key: _renamed(value, names) for key, value in data.items()})
 
@@ -127,7 +129,7 @@ def _entry(launch: _Launch) -> list[str]:
         f"  - kernel: {_quoted(data['kernel'])}",
         f"    grid: {_quoted(data['grid'])}",
         f"    block: {_quoted(data['block'])}",
-        f"    arguments: [{', '.join(launch.names[one.name] for one in launch.kernel.parameters)}]",
+        f"    arguments: [{', '.join(launch.names[parameter.name] for parameter in launch.kernel.parameters)}]",
     ]
     return [*lines, *([f"    shared_bytes: {_quoted(data['shared_bytes'])}"] if "shared_bytes" in data else [])]
 

@@ -56,7 +56,7 @@ def template_instances(text: str) -> tuple[TemplateInstance, ...]:
     Args:
         text: CUDA C++ with the files that it includes in place.
     """
-    kernels = [one for one in read_kernels(text) if one.template is not None]
+    kernels = [kernel for kernel in read_kernels(text) if kernel.template is not None]
     if not kernels:
         return ()
     host = _Host(parse(text), text)
@@ -75,9 +75,17 @@ class _Host:
     def __init__(self, source: SourceTree, text: str) -> None:
         self._source, self._text = source, text
         self._aliases = type_aliases(text)
-        self._numbers = {one.name: one.value for one in definitions(text) if not one.function_like and one.value}
+        self._numbers = {
+            definition.name: definition.value
+            for definition in definitions(text)
+            if not definition.function_like and definition.value
+        }
         self._scopes = _declared_scopes(source)
-        declared = {one.name for one in declarations(text) if one.kind in (NameKind.NAME, NameKind.FUNCTION)}
+        declared = {
+            declaration.name
+            for declaration in declarations(text)
+            if declaration.kind in (NameKind.NAME, NameKind.FUNCTION)
+        }
         self._known = declared | self._aliases.keys() | TYPE_NAMES | {"true", "false"}
         self._launches: list[tuple[str, Node]] = []
         for call in source.find("kernel_call_syntax"):
@@ -127,14 +135,14 @@ class _Host:
         scopes: list[Scope] = []
         for call in self._calls(written(name) if name else ""):
             for outer in self._around(call, depth + 1)[:_MOST]:
-                given = [self._replaced(one, outer, call) for one in _template_arguments(call)]
+                given = [self._replaced(argument, outer, call) for argument in _template_arguments(call)]
                 scope = dict(zip(names, given, strict=False))
                 for parameter, default in parameters[len(given) :]:
                     if parameter is not None and default is not None:
                         scope[written(parameter)] = written(default)
-                deduced = self._deduced(function, [one for one in names if one not in scope], call, outer)
+                deduced = self._deduced(function, [name for name in names if name not in scope], call, outer)
                 scopes.append({**scope, **deduced})
-        return [*{tuple(one.items()): one for one in scopes}.values()][:_MOST] or self._of_class(function) or [{}]
+        return [*{tuple(scope.items()): scope for scope in scopes}.values()][:_MOST] or self._of_class(function) or [{}]
 
     def _of_class(self, function: Node) -> list[Scope]:
         """Return what stands for the parameters of a member's class template, by the types that the source names."""
@@ -161,7 +169,7 @@ class _Host:
             given = [_joined(words(one)) for one in find(node, "template_argument_list")[0].named_children]
             if given and not {*names} & {word for one in given for word in _WORD.findall(one)}:
                 scopes.append(dict(zip(names, given, strict=False)))
-        return [*{tuple(one.items()): one for one in scopes}.values()][:_MOST]
+        return [*{tuple(scope.items()): scope for scope in scopes}.values()][:_MOST]
 
     def _calls(self, name: str) -> Iterator[Node]:
         """Yield the calls and explicit instantiations of a function of the host."""
@@ -175,9 +183,9 @@ class _Host:
                 yield node
 
     def instance(self, kernel: SourceKernel, launch: Node, scope: Scope) -> TemplateInstance | None:
-        """Return the instance that a launch means; None where an argument that is no type is unknown."""
+        """Return the instance a launch selects; None if a non-type argument is unknown."""
         template = kernel.template or ()
-        given = [self._replaced(one, scope, launch) for one in _template_arguments(launch)]
+        given = [self._replaced(argument, scope, launch) for argument in _template_arguments(launch)]
         passed = launch.child_by_field_name("arguments")
         types = [self.type_of(one, scope) for one in passed.named_children] if passed else []
         names = [one.name for one in template]

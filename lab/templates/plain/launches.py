@@ -111,11 +111,11 @@ class HostCode:
 @lru_cache(maxsize=16)
 def host_code(text: str) -> HostCode:
     """Read what a source has outside of its kernels."""
-    source, bodies = parse(text), tuple(one.body for one in read_kernels(text))
-    values: dict[str, list[Node]] = {one.name: [] for one in definitions(text)}
-    for one in definitions(text):
-        if one.value and not one.function_like and (value := parse_expression(one.value)):
-            values[one.name].append(value)
+    source, bodies = parse(text), tuple(kernel.body for kernel in read_kernels(text))
+    values: dict[str, list[Node]] = {definition.name: [] for definition in definitions(text)}
+    for definition in definitions(text):
+        if definition.value and not definition.function_like and (value := parse_expression(definition.value)):
+            values[definition.name].append(value)
     changed, reshaped = set[str](), set[str]()
     for node in _outside(source.find(*_GIVING), bodies):
         for name, value in _given(node):
@@ -151,9 +151,9 @@ def _given(node: Node) -> Iterator[tuple[str, Node]]:
         if name is not None and value is not None:
             yield written(name), value
     else:
-        for one in declarators(node):  # `dim3 grid(n, m);` reads as a function's declaration
-            name, listed = declared_name(one), one.child_by_field_name("parameters")
-            if one.type == "function_declarator" and name is not None and listed is not None:
+        for declarator in declarators(node):  # `dim3 grid(n, m);` reads as a function's declaration
+            name, listed = declared_name(declarator), declarator.child_by_field_name("parameters")
+            if declarator.type == "function_declarator" and name is not None and listed is not None:
                 yield written(name), listed
         # if (int n = 3), void f(int n = 3)
         value = node.child_by_field_name("value") or node.child_by_field_name("default_value")
@@ -163,7 +163,7 @@ def _given(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _outside(nodes: Sequence[Node], bodies: Sequence[tuple[int, int]]) -> list[Node]:
-    return [one for one in nodes if not any(low <= span(one)[0] < high for low, high in bodies)]
+    return [node for node in nodes if not any(low <= span(node)[0] < high for low, high in bodies)]
 
 
 def read_launch(text: str, kernel: SourceKernel, known_names: Collection[str]) -> HostLaunch:
@@ -185,7 +185,9 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
         name = declared_name(launch.child_by_field_name("function")) if launch else None
         if launch is None or name is None or written(name) != kernel.name:
             continue
-        template = [one for listed in find(launch.children[0], "template_argument_list")[:1] for one in _items(listed)]
+        template = [
+            item for listed in find(launch.children[0], "template_argument_list")[:1] for item in _items(listed)
+        ]
         arguments = launch.child_by_field_name("arguments")
         passed = list(zip(kernel.parameters, _items(arguments) if arguments else (), strict=False))
         sizes = [(word, one.name) for one, part in passed if one.name in known and (word := _variable(part))]
@@ -220,7 +222,7 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
 
 def launched_kernels(text: str, kernels: Sequence[SourceKernel]) -> tuple[SourceKernel, ...]:
     """Return the kernels that the host launches, each once, in the order of the source."""
-    by_name = {one.name: one for one in reversed(kernels)}
+    by_name = {kernel.name: kernel for kernel in reversed(kernels)}
     names = [
         written(name)
         for call in host_code(text).find("kernel_call_syntax")
@@ -290,7 +292,7 @@ def _items(listed: Node) -> list[Node]:
     """Return what stands between the commas of a list. An item of `dim3 grid(n, m);` is read as an expression."""
     nodes = listed.named_children
     if listed.type == "parameter_list":
-        return [value for one in nodes if (value := parse_expression(written(one)))]
+        return [value for node in nodes if (value := parse_expression(written(node)))]
     return nodes
 
 

@@ -12,7 +12,7 @@ _ATOMICS = {f"atomic_{name}" for name in ("add", "max", "min", "cas", "xchg", "a
 
 @dataclass
 class BodyUse:
-    """How a body uses one array.
+    """The uses of one array in a body.
 
     Attributes:
         loaded: It is read.
@@ -26,7 +26,7 @@ class BodyUse:
 
     @property
     def direction(self) -> str:
-        """What an experiment says before the type: `out `, `inout ` or nothing."""
+        """Return the experiment's prefix of the type: `out `, `inout ` or nothing."""
         if self.atomic or (self.loaded and self.stored):
             return "inout "
         return "out " if self.stored else ""
@@ -70,7 +70,7 @@ def _base(node: ast.expr, bases: dict[str, str], names: set[str]) -> str | None:
         case ast.Subscript() | ast.Attribute():
             return _base(node.value, bases, names)
         case ast.Call(func=ast.Attribute(attr="make_block_ptr" | "make_tensor_descriptor" | "advance")):
-            words = [one.value for one in node.keywords if one.arg == "base"]
+            words = [keyword.value for keyword in node.keywords if keyword.arg == "base"]
             first = node.args[0] if node.args else words[0] if words else None
             return None if first is None else _base(first, bases, names)
         case ast.Call(func=ast.Attribute(attr="to")):

@@ -86,7 +86,7 @@ _DEFAULTS: Final = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
 
 @dataclass(frozen=True)
 class Decorations:
-    """What a function's decorators say of its constexprs.
+    """Constexpr values from a function's decorators.
 
     Attributes:
         configs: Of `autotune`; empty where there is none or its configs are not known.
@@ -207,7 +207,7 @@ class Evaluation:
                 value = self.value(node.operand, local)
                 return not value if isinstance(node.op, ast.Not) else -value
             case ast.BoolOp():
-                values = (self.value(one, local) for one in node.values)
+                values = (self.value(value, local) for value in node.values)
                 return all(values) if isinstance(node.op, ast.And) else any(values)
             case ast.Compare():
                 sides = [self.value(one, local) for one in (node.left, *node.comparators)]
@@ -228,9 +228,9 @@ class Evaluation:
 
     def _items(self, nodes: Iterable[ast.expr], local: dict[str, Any]) -> list[Any]:
         items = list[Any]()
-        for one in nodes:
-            value = self.value(one.value if isinstance(one, ast.Starred) else one, local)
-            items += value if isinstance(one, ast.Starred) else [value]
+        for node in nodes:
+            value = self.value(node.value if isinstance(node, ast.Starred) else node, local)
+            items += value if isinstance(node, ast.Starred) else [value]
         return items
 
     def _comprehension(
@@ -276,11 +276,11 @@ class Evaluation:
 
     def _keywords(self, node: ast.Call, local: dict[str, Any]) -> dict[str, Any]:
         made = dict[str, Any]()
-        for one in node.keywords:
-            if one.arg == "pre_hook":
+        for keyword in node.keywords:
+            if keyword.arg == "pre_hook":
                 continue
-            value = self.value(one.value, local)
-            made |= value if one.arg is None else {one.arg: value}
+            value = self.value(keyword.value, local)
+            made |= value if keyword.arg is None else {keyword.arg: value}
         return made
 
     def _run(self, function: ast.FunctionDef, given: Mapping[int, Any], named: Mapping[str, Any]) -> Any:  # noqa: ANN401

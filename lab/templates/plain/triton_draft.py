@@ -33,7 +33,7 @@ _EPSILON = re.compile(r"eps(ilon)?$", re.IGNORECASE)
 
 @dataclass
 class _Drafting:
-    """What a draft is made from.
+    """The inputs of a draft.
 
     Attributes:
         function: The function.
@@ -53,23 +53,23 @@ class _Drafting:
     @property
     def said_names(self) -> set[str]:
         """Constexprs that decorators set."""
-        return {name for one in self.said.configs for name in one.kwargs} | set(self.said.heuristics)
+        return {name for config in self.said.configs for name in config.kwargs} | set(self.said.heuristics)
 
     @property
     def arrays(self) -> dict[str, Tensor]:
         """Arguments that are arrays, with what the host says of them."""
         made = {}
-        for one in self.function.arguments:
-            given = self.host.arguments.get(one.name) if self.host else None
+        for argument in self.function.arguments:
+            given = self.host.arguments.get(argument.name) if self.host else None
             tensor = self.host.tensors.get(ast.unparse(given)) if self.host and given is not None else None
-            if not one.is_constexpr and (one.name in self.uses or tensor is not None):
-                made[one.name] = tensor or Tensor()
+            if not argument.is_constexpr and (argument.name in self.uses or tensor is not None):
+                made[argument.name] = tensor or Tensor()
         return made
 
 
 @dataclass(frozen=True)
 class _Passed:
-    """What a launch passes.
+    """The arguments of a launch.
 
     Attributes:
         shapes: Shapes of arrays, and whether the host says them.
@@ -94,7 +94,7 @@ def draft_triton(text: str, file: str, function: TritonFunction) -> str:
     """
     tree = ast.parse(text)
     node = next(one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.lineno == function.line)
-    host = read_host(tree, function.name, [one.name for one in function.arguments])
+    host = read_host(tree, function.name, [argument.name for argument in function.arguments])
     has_dot = any(isinstance(one, ast.Attribute) and one.attr == "dot" for one in ast.walk(tree))
     drafting = _Drafting(function, host, uses_of(node), decorations(tree, node), Evaluation(tree), has_dot)
     return _written(drafting, file)
@@ -104,7 +104,7 @@ def _written(of: _Drafting, file: str) -> str:
     nones = {name for name, node in (of.host.arguments.items() if of.host else ()) if _is_none(node)}
     renamed, constants, checks = _constants(of)
     shapes = {name: _shape(name, tensor, of) for name, tensor in of.arrays.items() if name not in nones}
-    values = {one.name: _number(one, of) for one in of.function.arguments if not one.is_constexpr}
+    values = {argument.name: _number(argument, of) for argument in of.function.arguments if not argument.is_constexpr}
     grid = list(of.host.grid) if of.host else []
     inside = [one for node in (of.host.arguments.values() if of.host else ()) if isinstance(node, ast.Tuple)
               for one in node.elts]  # fmt: skip
@@ -126,7 +126,7 @@ def _written(of: _Drafting, file: str) -> str:
         f"problem: {{{', '.join(f'{field}: {pair[0]}' for field, pair in sizes.items())}}}",
         f"emulate: {{{', '.join(f'{field}: {pair[1]}' for field, pair in sizes.items())}}}",
         "arguments:" + (f"  # as the host passes them in line {of.host.line}" if of.host else ""),
-        *(_argument(one, of, passed, name) for one in of.function.arguments if not one.is_constexpr),
+        *(_argument(argument, of, passed, name) for argument in of.function.arguments if not argument.is_constexpr),
         *_parameters(values_of, later),
         *_configs(of),
         *_grid([name(side) for side in grid], sizes, of),
@@ -143,23 +143,23 @@ def _is_none(node: ast.expr) -> bool:
 def _constants(of: _Drafting) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the host's sizes that constexprs take the place of, and the constexprs' values with what to check."""
     renamed, constants, checks = dict[str, str](), dict[str, str](), dict[str, str]()
-    for one in of.function.constexprs.values():
-        node = of.host.arguments.get(one.name) if of.host else None
+    for constexpr in of.function.constexprs.values():
+        node = of.host.arguments.get(constexpr.name) if of.host else None
         text = of.host.number(node) if of.host and node is not None else None
         if text is not None and of.host and text in of.host.sizes:
-            renamed[text] = one.name
-            constants[one.name] = ""
+            renamed[text] = constexpr.name
+            constants[constexpr.name] = ""
         elif text:
-            constants[one.name] = text
-        elif text == "" and one.has_default:
+            constants[constexpr.name] = text
+        elif text == "" and constexpr.has_default:
             continue
         elif node is not None and isinstance(node, ast.Attribute) and ast.unparse(node).startswith("tl."):
-            constants[one.name] = ast.unparse(node)
-        elif node is None and one.has_default:
+            constants[constexpr.name] = ast.unparse(node)
+        elif node is None and constexpr.has_default:
             continue
-        elif one.name not in of.said_names:
-            constants[one.name] = ""
-            checks[one.name] = "its value"
+        elif constexpr.name not in of.said_names:
+            constants[constexpr.name] = ""
+            checks[constexpr.name] = "its value"
     return renamed, constants, checks
 
 
@@ -170,9 +170,13 @@ def _shape(name: str, tensor: Tensor, of: _Drafting) -> tuple[list[str], bool]:
         return sides, True
     if sides:
         return [one or "1" for one in tensor.shape], False
-    names = [one.name for one in of.function.arguments if not one.is_constexpr and one.name not in of.arrays]
-    sizes = [one for one in names if not re.search("stride|eps|scale|offset|seed|^p$", one, re.IGNORECASE)]
-    full = [one.shape for one in of.arrays.values() if one.shape and None not in one.shape]
+    names = [
+        argument.name
+        for argument in of.function.arguments
+        if not argument.is_constexpr and argument.name not in of.arrays
+    ]
+    sizes = [name for name in names if not re.search("stride|eps|scale|offset|seed|^p$", name, re.IGNORECASE)]
+    full = [array.shape for array in of.arrays.values() if array.shape and None not in array.shape]
     shared = [str(side) for side in full[0]] if full else []
     if shared and _IS_VECTOR.match(name):
         return shared[-1:], False
@@ -244,9 +248,9 @@ def _evaluated(
             made.setdefault(name, _BLOCK)
             notes[name] = f"TODO: what @triton.heuristics computes in line {function.lineno}"
     if not of.said.configs and of.said.configs_line:
-        for one in of.function.constexprs.values():
-            if one.name not in made and not one.has_default:
-                made[one.name], notes[one.name] = (
+        for constexpr in of.function.constexprs.values():
+            if constexpr.name not in made and not constexpr.has_default:
+                made[constexpr.name], notes[constexpr.name] = (
                     _BLOCK,
                     f"TODO: one of @triton.autotune's, line {of.said.configs_line}",
                 )
@@ -344,9 +348,9 @@ def _configs(of: _Drafting) -> list[str]:
     if len(of.said.configs) > _MOST_CONFIGS:
         return [f"configs: autotune  # the {len(of.said.configs)} of line {of.said.configs_line}"]
     lines = [f"configs:  # those of @triton.autotune, line {of.said.configs_line}"]
-    configs = [{name: _shown(value) for name, value in one.values.items()} for one in of.said.configs]
+    configs = [{name: _shown(value) for name, value in config.values.items()} for config in of.said.configs]
     lines += [
-        f"  - {{{', '.join(f'{key}: {text}' for key, text in one.items()) or 'num_warps: 4'}}}" for one in configs
+        f"  - {{{', '.join(f'{key}: {text}' for key, text in config.items()) or 'num_warps: 4'}}}" for config in configs
     ]
     return lines
 

@@ -33,7 +33,7 @@ _SAME = {"contiguous", "to", "cuda", "detach", "clone", "float", "half", "view_a
 
 @dataclass
 class Tensor:
-    """What the host says of one tensor.
+    """Host-side facts about one tensor.
 
     Attributes:
         shape: Its extents as expressions; None for those that the host does not name.
@@ -85,7 +85,7 @@ def read_host(tree: ast.Module, function: str, names: Sequence[str]) -> HostCall
             if ast.unparse(node.func.value).rpartition(".")[2] == function:
                 host = _Host(scope)
                 given = dict(zip(names, node.args, strict=False))
-                given |= {one.arg: one.value for one in node.keywords if one.arg}
+                given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
                 return HostCall(given, host.tensors, host.grid(node.func.slice), tuple(host.sizes), node.lineno, host)
     return None
 
@@ -102,9 +102,9 @@ class _Host:
             arguments = [*scope.args.posonlyargs, *scope.args.args]
             for one, default in zip(reversed(arguments), reversed(scope.args.defaults), strict=False):
                 self._values[one.arg] = default
-            for one in arguments:
-                if one.annotation is not None and "Tensor" in ast.unparse(one.annotation):
-                    self.tensors[one.arg] = Tensor()
+            for argument in arguments:
+                if argument.annotation is not None and "Tensor" in ast.unparse(argument.annotation):
+                    self.tensors[argument.arg] = Tensor()
         for statement in ast.walk(scope):
             if isinstance(statement, ast.Assign):
                 self._assign(statement)
@@ -130,7 +130,7 @@ class _Host:
         if len(tensor.shape) != len(extents):
             tensor.shape[:] = [None] * len(extents)  # in place: others were made like it
         tensor.shape[:] = [new or old for new, old in zip(extents, tensor.shape, strict=True)]
-        self.sizes += [one for one in extents if one is not None and one not in self.sizes]
+        self.sizes += [extent for extent in extents if extent is not None and extent not in self.sizes]
 
     def _named(self, name: str | None, value: ast.expr) -> None:
         if name is None:
@@ -165,7 +165,7 @@ class _Host:
     def _tensor(self, call: ast.Call) -> Tensor | None:
         """Return the tensor that a call makes; None where it makes none that is known."""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        words = {one.arg: one.value for one in call.keywords}
+        words = {keyword.arg: keyword.value for keyword in call.keywords}
         dtype = DTYPES.get(ast.unparse(words["dtype"]).rpartition(".")[2], "") if "dtype" in words else ""
         if last in _LIKE and call.args:
             like = self.tensors.setdefault(ast.unparse(call.args[0]), Tensor())
@@ -178,7 +178,7 @@ class _Host:
                 return Tensor(self.tensors.setdefault(owner, Tensor()).shape, dtype, last.endswith("zeros"))
             elif last == "full":
                 sides = sides[:1]
-            return Tensor([self.text(one) for one in sides], dtype, last.endswith("zeros"))
+            return Tensor([self.text(side) for side in sides], dtype, last.endswith("zeros"))
         if last in _SAME and isinstance(call.func, ast.Attribute):
             return self.tensors.get(ast.unparse(call.func.value))
         return None
@@ -192,7 +192,7 @@ class _Host:
         elif isinstance(node, ast.Lambda):
             node = node.body
         sides = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
-        texts = [self.text(one) for one in sides]
+        texts = [self.text(side) for side in sides]
         while len(texts) > 1 and texts[-1] == "1":
             texts.pop()
         return () if None in texts else tuple(text for text in texts if text is not None)
@@ -239,7 +239,7 @@ class _Host:
         last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         arguments = [self.text(one, depth + 1) for one in node.args]
         if last in ("cdiv", "ceil_div", "min", "max", "next_power_of_2") and arguments and None not in arguments:
-            return f"{'ceil_div' if last == 'cdiv' else last}({', '.join(one or '' for one in arguments)})"
+            return f"{'ceil_div' if last == 'cdiv' else last}({', '.join(argument or '' for argument in arguments)})"
         if not isinstance(node.func, ast.Attribute):
             return None
         owner = self.tensors.get(ast.unparse(node.func.value), Tensor())

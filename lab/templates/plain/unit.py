@@ -42,13 +42,13 @@ class SourceUnit:
     @cached_property
     def whole(self) -> str:
         """The text to read: the macros of the flags, and the files in place of the lines that include them."""
-        pairs = [one.partition("=") for one in self.flags.macros]
+        pairs = [macro.partition("=") for macro in self.flags.macros]
         defined = "".join(f"#define {name} {value if equals else 1}\n" for name, equals, value in pairs)
         return defined + inlined(self.text, self.included)
 
     def without_macros(self, names: Collection[str]) -> SourceUnit:
         """Return the source without some macros of its flags."""
-        kept = tuple(one for one in self.flags.macros if one.partition("=")[0] not in names)
+        kept = tuple(macro for macro in self.flags.macros if macro.partition("=")[0] not in names)
         return replace(self, flags=replace(self.flags, macros=kept))
 
     @cached_property
@@ -85,9 +85,9 @@ class SourceUnit:
             UserError: There is no such kernel, or nothing says what stands for a template's parameters.
         """
         base = base_name(wanted).removeprefix("::")
-        meant = [one for one in self.kernels if base in (one.name, one.qualified_name)]
+        meant = [kernel for kernel in self.kernels if base in (kernel.name, kernel.qualified_name)]
         if not meant:
-            names = list(dict.fromkeys(one.title for one in self.kernels))
+            names = list(dict.fromkeys(kernel.title for kernel in self.kernels))
             raise UserError(
                 "no such kernel",
                 code="unknown-name",
@@ -95,13 +95,13 @@ class SourceUnit:
                 key="--kernel",
                 found=wanted,
                 accepted=names or "a function declared __global__",
-                suggestion=did_you_mean(base, [one.name for one in self.kernels]),
+                suggestion=did_you_mean(base, [kernel.name for kernel in self.kernels]),
             )
         if "<" in wanted:
             return (wanted.replace(base, meant[0].qualified_name, 1),)
         if meant[0].template is None:
             return (meant[0].qualified_name,)
-        found = tuple(one.expression for one in self.instances if one.kernel in meant)
+        found = tuple(instance.expression for instance in self.instances if instance.kernel in meant)
         if not found:
             raise no_instance(meant, self.file)
         return found
@@ -116,7 +116,7 @@ def no_instance(kernels: Sequence[SourceKernel], file: Path) -> UserError:
         code="wrong-value",
         at=Location(file, first.line if len(kernels) == 1 else None),
         key="--kernel",
-        found=", ".join(dict.fromkeys(one.title for one in kernels)),
+        found=", ".join(dict.fromkeys(kernel.title for kernel in kernels)),
         accepted=f"an instance: --kernel '{example}'",
     )
 
@@ -149,7 +149,7 @@ def read_unit(
 
 def _accepted(flags: Flags) -> Flags:
     """Return flags without macros that no compiler here takes, as those with quotes in their values."""
-    return replace(flags, macros=tuple(one for one in flags.macros if _is_accepted(f"-D{one}")))
+    return replace(flags, macros=tuple(macro for macro in flags.macros if _is_accepted(f"-D{macro}")))
 
 
 def _is_accepted(option: str) -> bool:

@@ -77,8 +77,8 @@ def device_images(file: Path) -> tuple[DeviceImage, ...]:
         UserError: It cannot be read, is not what its name says, or holds more than `MOST_FILES` files.
     """
     images = _images(file)
-    if any(one.kernels for one in images):  # nvcc links an empty cubin into every library
-        images = [one for one in images if one.kernels or not one.entry.is_listing]
+    if any(image.kernels for image in images):  # nvcc links an empty cubin into every library
+        images = [image for image in images if image.kernels or not image.entry.is_listing]
     return tuple(images)
 
 
@@ -100,19 +100,19 @@ def _in_folder(folder: Path) -> Iterator[DeviceImage]:
             at=Location(folder),
             accepted=f"at most {MOST_FILES}",
         )
-    for one in files:
-        yield from _tolerated(read_regular(one, MOST_BYTES), one.relative_to(folder).as_posix(), str(one))
+    for file in files:
+        yield from _tolerated(read_regular(file, MOST_BYTES), file.relative_to(folder).as_posix(), str(file))
 
 
 def _in_wheel(content: bytes, file: Path) -> Iterator[DeviceImage]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [one for one in archive.infolist() if _is_inside(one.filename)]
-            if len(members) > MOST_FILES or sum(one.file_size for one in members) > MOST_BYTES:
+            if len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES:
                 accepted = f"at most {MOST_FILES} files of {MOST_BYTES} bytes together"
                 raise UserError("the wheel holds too much", code="out-of-range", at=Location(file), accepted=accepted)
-            for one in members:
-                yield from _tolerated(archive.read(one), one.filename, f"{file}/{one.filename}")
+            for member in members:
+                yield from _tolerated(archive.read(member), member.filename, f"{file}/{member.filename}")
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:  # encrypted, another compression
         raise UserError(f"not a wheel: {error}", code="wrong-value", at=Location(file)) from None
 
@@ -145,7 +145,7 @@ def _in_file(content: bytes, name: str, whole: str) -> Iterator[DeviceImage]:
         )
     else:
         entries = read_fatbins(content, whole)
-    yield from (DeviceImage(name, one) for one in entries)
+    yield from (DeviceImage(name, entry) for entry in entries)
 
 
 def _in_elf(content: bytes, file: str) -> Iterator[FatbinEntry]:

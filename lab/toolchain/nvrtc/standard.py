@@ -399,7 +399,7 @@ typedef struct CUevent_st* CUevent;
 _CUB = (
     *(f"block/block_{word}.cuh" for word in _words("exchange histogram load radix_sort reduce scan shuffle store")),
     *(f"warp/warp_{word}.cuh" for word in _words("exchange load merge_sort reduce scan store")),
-    *(f"thread/thread_{one}.cuh" for one in _words("load operators reduce scan store")),
+    *(f"thread/thread_{word}.cuh" for word in _words("load operators reduce scan store")),
 )
 IMPLICIT: dict[str, frozenset[str]] = {
     "math.h": frozenset(line.split()[0] for line in _MATH.strip().splitlines()),

@@ -42,11 +42,11 @@ def gather_modules(text: str, file: Path, folders: Sequence[Path]) -> GatheredMo
         UserError: There are too many, or one cannot be read.
     """
     package = _package_root(file, text)
-    above = [one for one in folders if is_below(package, [one])]
+    above = [folder for folder in folders if is_below(package, [folder])]
     root = min((package, *above), key=lambda one: len(one.resolve().parts))
     inside = file.parent.resolve().relative_to(root.resolve())
     own = root / inside / file.name
-    gathering = _Gathering(root, [root, *(root / one for one in reversed(inside.parents)), own.parent])
+    gathering = _Gathering(root, [root, *(root / parent for parent in reversed(inside.parents)), own.parent])
     gathering.read(own, text)
     path = own.relative_to(root).as_posix() if gathering.texts else file.name
     return GatheredModules(path, gathering.texts)

@@ -54,11 +54,11 @@ def main(question: Path, answer: Path) -> None:
 def _lacking(asked: dict[str, Any], line: int) -> str:
     """Say which names in a line of the user's file stand for something that this Python lacks."""
     file = Path(asked.get("file", ""))
-    modules = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == str(file)]
+    modules = [module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == str(file)]
     if not line or not modules:
         return ""
     words = re.findall(r"[A-Za-z_]\w*", file.read_text(encoding="utf-8", errors="replace").splitlines()[line - 1])
-    found = {one: value for one in words if isinstance(value := vars(modules[0]).get(one), absent.Absent)}
+    found = {word: value for word in words if isinstance(value := vars(modules[0]).get(word), absent.Absent)}
     return "".join(f"; {one} stands for {value}, which this Python lacks" for one, value in found.items())
 
 
@@ -106,8 +106,8 @@ def compiled(request: dict[str, Any]) -> dict[str, Any]:
     constexprs = [param.name for param in function.params if param.is_constexpr]
     if wrong := _differences([param for param in names if param not in constants], constexprs, passed, constants):
         return {"error": wrong, "log": ""}
-    general = {one.name for one in function.params if getattr(one, "do_not_specialize", False)}
-    unaligned = {one.name for one in function.params if getattr(one, "do_not_specialize_on_alignment", False)}
+    general = {param.name for param in function.params if getattr(param, "do_not_specialize", False)}
+    unaligned = {param.name for param in function.params if getattr(param, "do_not_specialize_on_alignment", False)}
     general |= {member for name in general for member in tuples.get(name, ())}
     unaligned |= {member for name in unaligned for member in tuples.get(name, ())}
     absent_places = [place for place, name in enumerate(signature) if name in request["ones"] and name not in general]
@@ -194,7 +194,7 @@ def imported(asked: dict[str, Any]) -> Any:  # noqa: ANN401 - a module of the us
     """
     file, known = Path(asked["file"]), absent.facts(asked["capability"])
     beside = _Beside(asked["root"], known)
-    below = [one for one in reversed(file.parents) if one.is_relative_to(asked["root"])]
+    below = [parent for parent in reversed(file.parents) if parent.is_relative_to(asked["root"])]
     sys.path[:0] = map(str, below)
     sys.meta_path.insert(0, beside)
     name = ".".join(file.relative_to(asked["root"]).with_suffix("").parts)

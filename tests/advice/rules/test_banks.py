@@ -42,7 +42,7 @@ def findings(stride: int, **work):
 
 
 def test_column_of_a_tile_conflicts_and_a_pitch_removes_it():
-    load = next(one for one in findings(128) if "load" in one.cause)
+    load = next(finding for finding in findings(128) if "load" in finding.cause)
     assert load.rule is Rule.BANK_CONFLICT
     assert load.place.source is not None
     assert load.place.source.line == 7
@@ -61,4 +61,4 @@ def test_gain_is_that_of_the_wavefronts_of_the_line():
     # each of load and store has 31 of the 65 wavefronts, and shared memory takes all of the time
     assert first.gain == pytest.approx(65 / 34, rel=1e-2)
     assert second.gain == pytest.approx(first.gain)
-    assert [one.gain for one in findings(128)] == [None, None]
+    assert [finding.gain for finding in findings(128)] == [None, None]

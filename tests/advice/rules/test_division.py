@@ -39,7 +39,7 @@ def test_division_in_a_loop_is_named(opcode, registers, cause):
 
 def test_gain_removes_the_share_of_the_division():
     code = loop("div.s32", "%r1, %r2, %r3")
-    lines = {one.line: LineCounts(1000, 32000) for one in code.functions[0].instructions}
+    lines = {instruction.line: LineCounts(1000, 32000) for instruction in code.functions[0].instructions}
     evidence = replace(Evidence(ptx=code, counts=lines), patterns=())
     (found,) = find(modelled(evidence, instructions=1e10))
     # 18 of 22 instructions
@@ -54,5 +54,8 @@ def test_division_outside_of_loops_and_of_floats_is_no_finding():
 
 def test_rare_division_is_no_finding():
     code = loop("div.s32", "%r1, %r2, %r3")
-    lines = {one.line: LineCounts(1 if "div" in one.opcode else 1000, 1) for one in code.functions[0].instructions}
+    lines = {
+        instruction.line: LineCounts(1 if "div" in instruction.opcode else 1000, 1)
+        for instruction in code.functions[0].instructions
+    }
     assert list(find(Evidence(ptx=code, counts=lines))) == []

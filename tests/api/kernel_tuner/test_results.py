@@ -42,7 +42,7 @@ def test_without_a_gpu_the_time_does_the_work_at_the_predicted_rate(make):
     assert environment["time"] in ("predicted", "lower bound")
     assert environment["device_name"] is None
     assert environment["notes"][0] == store.run().not_measured
-    first = next(one for one in records if response.of(one) is not None)
+    first = next(record for record in records if response.of(record) is not None)
     assert first.rate(figures.time_ms(first, response)) == pytest.approx(response.of(first))
     assert "times" not in results[0]
 
@@ -65,8 +65,8 @@ def test_a_suspect_setting_failed_and_one_verified_in_part_is_told_from_a_verifi
     partial = replace(second, status=Status.PARTIAL)
     results, environment = returned(store, records=(suspect, partial, *others))
     assert [(one["status"], one["reason"]) for one in environment["failed"]] == [(Status.SUSPECT, "in another order")]
-    assert [one["status"] for one in results] == [Status.PARTIAL, *[Status.VERIFIED] * len(others)]
-    assert all(one["verified"] for one in results)
+    assert [result["status"] for result in results] == [Status.PARTIAL, *[Status.VERIFIED] * len(others)]
+    assert all(result["verified"] for result in results)
 
 
 @pytest.mark.parametrize("metric", [3, "tme", lambda p: p["none"]])

@@ -122,11 +122,11 @@ def test_a_run_its_cache_and_its_simulation(tmp_path, capsys):
 
     with pytest.warns(UserWarning, match="ignores iterations, observers"):
         results, environment = run(iterations=32, observers=[object()], metrics={"rate": "1 / time"})
-    assert [(one["block_size_x"], one["add_more"], one["verified"]) for one in results] == [
+    assert [(result["block_size_x"], result["add_more"], result["verified"]) for result in results] == [
         (32, 1, True),
         (64, 1, True),
     ]
-    assert all(one["time"] > 0 and one["rate"] == 1 / one["time"] for one in results)
+    assert all(result["time"] > 0 and result["rate"] == 1 / result["time"] for result in results)
     assert [one["add_more"] for one in environment["failed"]] == [2, 2]
     assert environment["best_config"] in results
     assert environment["time"] == "predicted"
@@ -135,7 +135,7 @@ def test_a_run_its_cache_and_its_simulation(tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         simulated, _ = run(simulation_mode=True, quiet=True)
-    assert [one["variant"] for one in simulated] == [one["variant"] for one in results]
+    assert [one["variant"] for one in simulated] == [result["variant"] for result in results]
     assert capsys.readouterr().out == ""
 
 

@@ -44,7 +44,7 @@ def test_notes_are_kept_once_and_links_by_title():
     account.link("Dask's dashboard", "http://127.0.0.1:9999/status")
     now = account.snapshot()
     assert now.notes == ("The card throttled.",)
-    assert [(one.title, one.address) for one in now.links] == [("Dask's dashboard", "http://127.0.0.1:9999/status")]
+    assert [(link.title, link.address) for link in now.links] == [("Dask's dashboard", "http://127.0.0.1:9999/status")]
 
 
 def test_a_link_that_would_run_something_is_refused():

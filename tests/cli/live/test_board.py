@@ -80,7 +80,7 @@ def test_the_drawing_of_the_report_is_shown(account):
 def test_the_best_of_many_problems_are_counted(make):
     (record, *_) = make("sweep").records()
     records = [replace(record, variant=f"v{m}", problem={**record.problem, "m": m}) for m in range(5)]
-    problems = [SimpleNamespace(values=one.problem, label=f"m={one.problem['m']}") for one in records]
+    problems = [SimpleNamespace(values=record.problem, label=f"m={record.problem['m']}") for record in records]
     account = RunAccount()
     begin(account, 5, problems)
     for one in records:

@@ -75,7 +75,9 @@ def test_the_best_is_the_one_of_the_report(make):
             account.recorded(record)
         response = figures.response_of(records)
         first = figures.ranked(records, response)[0]
-        assert response.of(next(one for one in records if one.variant == best(account).variant)) == response.of(first)
+        assert response.of(
+            next(record for record in records if record.variant == best(account).variant)
+        ) == response.of(first)
         assert best(account).kind == run_account.KIND_WORDS[response.basis]
         assert best(account).figure == f"{response.text(response.of(first) or 0)} {response.unit}"
 
@@ -147,7 +149,7 @@ def test_failures_come_as_rows_and_win_nothing(make):
 
 
 def test_scores_are_given_up_where_there_are_too_many_variants(make, monkeypatch):
-    records = [replace(one, estimate=None, measurement=None) for one in make("no_gpu").records()]
+    records = [replace(record, estimate=None, measurement=None) for record in make("no_gpu").records()]
     monkeypatch.setattr(run_account, "_MOST_SCORED", 2)
     account = RunAccount()
     begin(account, len(records))

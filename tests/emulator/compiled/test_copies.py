@@ -13,7 +13,7 @@ def both(ptx, kernel, grid, block, arguments):
     emulations: list[Emulation] = []
     outs = []
     for engine in engines:
-        mine = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+        mine = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
         emulations.append(launch(ptx, kernel, grid, block, mine, check=False, engine=engine))
         outs.append([one.tobytes() for one in mine if isinstance(one, np.ndarray)])
     assert outs[0] == outs[1]

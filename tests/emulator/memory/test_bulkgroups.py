@@ -80,7 +80,9 @@ def test_what_is_stored_is_there_after_a_wait_for_more_than_its_reads(wait, what
     end = f"@%p0 cp.async.bulk.commit_group; {wait} add.u64 %rd3, %rd2, %rd1; {what}"
     emulation, _ = run(COPY, np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32), end)
     assert {finding.kind for finding in emulation.findings} == kinds
-    assert all("wait_group, without .read" in one.remedy for one in emulation.findings if one.kind[0] == "a")
+    assert all(
+        "wait_group, without .read" in finding.remedy for finding in emulation.findings if finding.kind[0] == "a"
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ def test_rows_are_ordered_and_each_stands_once():
 def test_a_store_to_a_part_of_an_element_counts_for_it():
     log = StoreLog()
     log.note(np.array([3]), np.array([12]), 1)
-    assert [found.tolist() for found in log.elements(8)] == [[3], [1]]
+    assert [element.tolist() for element in log.elements(8)] == [[3], [1]]
 
 
 def test_nothing_stored():
-    assert [len(found) for found in StoreLog().elements(4)] == [0, 0]
+    assert [len(element) for element in StoreLog().elements(4)] == [0, 0]

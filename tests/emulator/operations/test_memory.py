@@ -122,7 +122,7 @@ def test_local_memory_is_allocated_and_given_back():
     assert not again.any()
     assert not alignment.any()
     emulation, _ = execute("alloca.u64 %rd1, 0x7fffffffffffffff; mov.u32 %o0, 0;")
-    assert [(found.kind, found.count) for found in emulation.findings] == [("out-of-bounds", 32)]
+    assert [(finding.kind, finding.count) for finding in emulation.findings] == [("out-of-bounds", 32)]
 
 
 def test_shared_memory_of_another_block_has_a_generic_address():

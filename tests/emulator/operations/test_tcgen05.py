@@ -187,7 +187,7 @@ def test_the_first_factor_comes_from_tensor_memory():
     (_, left), (_, right) = factors("f16", 128, 64, 1), factors("f16", 16, 64, 2)
     np.testing.assert_array_equal(out, left[:, :16] @ right[:, :16].T)
     emulation, _, _ = run(body.replace("stored();", ""), steps=1)
-    assert {one.kind for one in emulation.findings} == {"async-not-waited"}
+    assert {finding.kind for finding in emulation.findings} == {"async-not-waited"}
 
 
 @pytest.mark.parametrize("schedule", [1, 2, 3])
@@ -260,7 +260,7 @@ def test_a_wrong_descriptor_gives_a_wrong_result(words):
 
 def test_a_product_that_was_not_committed_is_told_from_one_that_was_not_waited_for():
     early, uncommitted = (
-        next(one for one in run(body)[0].findings if "tcgen05.ld" in one.text).detail
+        next(finding for finding in run(body)[0].findings if "tcgen05.ld" in finding.text).detail
         for body in (WRONG[2][1]["body"], WRONG[0][1]["body"])
     )
     assert early.endswith("that has not been waited for")

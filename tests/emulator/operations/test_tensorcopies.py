@@ -108,7 +108,7 @@ def test_faults_with_a_map_in_global_memory(old, new, kind):
     source = by_pointer(load(2, 256)).replace(old, new)
     source = source.replace("{%r3, %r4}", "{%r3, %r4, 0}") if ".3d." in new else source
     emulation, _ = fetched_by_pointer(source)
-    assert kind in [one.kind for one in emulation.findings]
+    assert kind in [finding.kind for finding in emulation.findings]
 
 
 def test_a_store_by_a_map_in_global_memory_is_watched():
@@ -118,7 +118,7 @@ def test_a_store_by_a_map_in_global_memory_is_watched():
         argument = TensorMapArgument(Buffer(matrix), (30, 6), 32, (16, 4))
         source = by_pointer(text(body.replace("AFTER", after)))
         emulation = launch(source, "k", 1, 32, [argument, out, np.uint32(20), np.uint32(4)])
-        assert [one.kind for one in emulation.findings] == kinds
+        assert [finding.kind for finding in emulation.findings] == kinds
         assert matrix[4, 20] == 0
 
 
@@ -127,7 +127,7 @@ def test_a_kernel_that_writes_a_map_in_global_memory_acquires_it():
     change = "@%p0 tensormap.replace.tile.global_dim.global.b1024.b32 [%rd0], 1, 5; bar.warp.sync -1; "
     for text_, kinds in ((change + ACQUIRE, []), (ACQUIRE + change, ["missing-proxy-fence"])):
         emulation, out = fetched_by_pointer(by_pointer(load(2, 256), text_.replace("@%p0 ", "")))
-        assert [one.kind for one in emulation.findings] == kinds
+        assert [finding.kind for finding in emulation.findings] == kinds
         assert (out[0, 0], out[1, 0]) == (MATRIX[4, 20], 0)
 
 
@@ -230,7 +230,7 @@ def test_faults_of_im2col(old, new, kind, words):
     source = source.replace("[%r2], {2, 1};", "[%r2];") if ".tile." in new else source
     out = np.zeros(320, np.uint32)
     emulation = launch(source, "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
-    assert kind in [one.kind for one in emulation.findings]
+    assert kind in [finding.kind for finding in emulation.findings]
     assert words in str(emulation.findings)
 
 
@@ -342,8 +342,8 @@ shl.b32 %r9, %r0, 2; add.u32 %r10, %r1, %r9; and.b32 %r11, %r0, 15; setp.lt.u32 
 @pytest.mark.parametrize(("words", "place"), [(12, None), (11, 44), (9, 36)])
 def test_what_a_box_does_not_store_may_be_unwritten(words, place):
     emulation, matrix = stored(INSIDE.replace("WORDS", str(words)).replace("MEANWHILE", ""))
-    assert [found.kind for found in emulation.findings] == ["uninitialised-read"] * (place is not None)
-    assert all(f"offset {place})" in found.detail for found in emulation.findings)
+    assert [finding.kind for finding in emulation.findings] == ["uninitialised-read"] * (place is not None)
+    assert all(f"offset {place})" in finding.detail for finding in emulation.findings)
     assert matrix[5, 20] == 16
 
 
@@ -468,7 +468,7 @@ def test_blocks_may_add_to_the_same_box_at_the_same_time():
     assert launch(text(body.replace("OP", "add")), "k", 5, 32, arguments).clean
     np.testing.assert_array_equal(tensor[0], 5 * np.arange(32))
     stores = text(STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE))
-    assert {one.kind for one in launch(stores, "k", 5, 32, arguments).findings} == {"global-race"}
+    assert {finding.kind for finding in launch(stores, "k", 5, 32, arguments).findings} == {"global-race"}
 
 
 def test_a_map_of_another_rank_is_found():
@@ -522,10 +522,10 @@ def test_four_rows_are_swizzled_as_a_box_of_four_is():
 
 def test_a_gather_whose_bytes_are_miscounted_or_whose_map_has_larger_boxes_is_found():
     emulation, _ = gathered((0, 1, 2, 3), size=64)
-    assert "mbarrier-deadlock" in {one.kind for one in emulation.findings}
+    assert "mbarrier-deadlock" in {finding.kind for finding in emulation.findings}
     emulation, _ = gathered((0, 1, 2, 3), argument=OF_MATRIX)
-    assert "out-of-bounds" in {one.kind for one in emulation.findings}
-    assert any("boxes have 4 rows" in one.detail for one in emulation.findings)
+    assert "out-of-bounds" in {finding.kind for finding in emulation.findings}
+    assert any("boxes have 4 rows" in finding.detail for finding in emulation.findings)
 
 
 def test_four_rows_are_scattered():
@@ -534,7 +534,7 @@ def test_four_rows_are_scattered():
     matrix, box = np.full((6, 32), 99, np.uint32), np.zeros(1, np.uint32)
     argument = TensorMapArgument(Buffer(matrix), (30, 6), 32, (16, 1))
     emulation = launch(source, "k", 1, 32, [argument, box, np.uint32(8), np.uint32(0)])
-    assert not [one for one in emulation.findings if one.kind == "out-of-bounds"], emulation.findings
+    assert not [finding for finding in emulation.findings if finding.kind == "out-of-bounds"], emulation.findings
     held = [row for row in range(6) if (matrix[row, 8:24] != 99).any()]
     assert held == [0, 2, 5]
     assert (matrix[:, :8] == 99).all()

@@ -32,7 +32,7 @@ FENCE = "fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;"
 
 
 def text(fields=FIELDS, publish=PUBLISH, fence=FENCE):
-    instructions = "\n".join(f"@%p0 tensormap.{one}" for one in fields)
+    instructions = "\n".join(f"@%p0 tensormap.{field}" for field in fields)
     return f"""{HEADER}.visible .entry k(.param .u64 x, .param .u64 out, .param .u64 map)
 {{
 .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<16>;
@@ -77,7 +77,7 @@ def test_a_box_of_a_matrix_that_the_kernel_describes():
 def test_a_map_that_lacks_a_field(without):
     """Unset fields are zero: the map is invalid without a rank, and address 0 holds no data."""
     _, out, emulation = fetched(text([one for one in FIELDS if f".{without}." not in one]))
-    assert without == "elemtype" or [one.kind for one in emulation.findings][:1] == ["out-of-bounds"]
+    assert without == "elemtype" or [finding.kind for finding in emulation.findings][:1] == ["out-of-bounds"]
     assert not out.any()
 
 

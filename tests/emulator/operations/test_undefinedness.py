@@ -46,7 +46,7 @@ def test_products_spread_what_is_undefined_as_they_spread_nan(opcode, counts, na
         origins[which - 1][random.integers(counts[which])][lane] = 7
     inputs = []
     for registers, (dtype, nan) in zip(origins, nans[1:], strict=True):
-        inputs += [np.where(one > 0, dtype(nan), dtype(0)) for one in registers]
+        inputs += [np.where(register > 0, dtype(nan), dtype(0)) for register in registers]
     _, a, b, c = counts
     body = f"{opcode} {listed('o', 0, counts[0])}, {listed('i', 0, a)}, {listed('i', a, b)}, {listed('i', a + b, c)};"
     if nans[0] is DOUBLE:
@@ -66,7 +66,7 @@ def test_undefined_metadata_of_a_sparse_product_decides_all_of_the_warp():
     metadata = zeros.copy()
     metadata[40] = 3
     marks = followed(opcode)([[zeros] * 2, [zeros] * 2, [zeros] * 4, [metadata], [zeros]])
-    assert all((one[:32] == 0).all() and (one[32:] == 3).all() for one in marks)
+    assert all((mark[:32] == 0).all() and (mark[32:] == 3).all() for mark in marks)
 
 
 @pytest.mark.parametrize("trans", ["", ".trans"])

@@ -353,7 +353,7 @@ def test_wrong_uses_are_found(body, kind):
 
 def test_a_write_over_what_a_wgmma_reads_names_that_wgmma():
     emulation, _ = run(GOOD.replace("wait();", "__syncthreads(); sa[t] = a[0]; wait();"))
-    (found,) = [one for one in emulation.findings if one.kind == "async-not-waited"]
+    (found,) = [finding for finding in emulation.findings if finding.kind == "async-not-waited"]
     assert "st.shared" in found.text
     assert (found.other.kind, found.other.warp) == ("read", found.warp)
     assert found.other.line in range(found.line - 40, found.line)

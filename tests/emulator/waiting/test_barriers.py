@@ -68,7 +68,7 @@ def test_two_halves_of_a_block_meet_at_barriers_of_their_own():
 
 def test_two_halves_of_a_block_cannot_share_a_barrier():
     emulation, _ = execute(SHARED + "bar.sync 1, 64;" + READ, block=128)
-    (finding,) = (one for one in emulation.findings if one.kind == "barrier-divergence")
+    (finding,) = (finding for finding in emulation.findings if finding.kind == "barrier-divergence")
     assert "128 threads arrive at once, and 64 complete this barrier" in finding.detail
 
 

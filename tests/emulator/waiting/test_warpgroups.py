@@ -133,7 +133,7 @@ def test_a_poll_for_one_who_waits_for_registers_ends():
     GIVES: {polls} {GIVE}
     DONE: ret; }}
     """
-    found = [one for one in launch(text, "k", 1, 256, []).findings if one.kind == "wgmma-misuse"]
+    found = [finding for finding in launch(text, "k", 1, 256, []).findings if finding.kind == "wgmma-misuse"]
     assert found
     assert all("they wait forever" in finding.detail for finding in found)
     assert launch(text.replace(f"GIVES: {polls} {GIVE}", f"GIVES: {GIVE} {polls}"), "k", 1, 256, []).findings == ()

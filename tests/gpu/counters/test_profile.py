@@ -59,7 +59,7 @@ def test_a_sequence_is_counted_whole_without_a_flush_between_its_launches(count)
     profiles, notes = count(order("v1", "double"), order("v2", "double", "other", "double"))
     assert count.calls == ["all", "none", "none"]
     assert notes == []
-    assert [one.kernel for one in profiles["v2"].launches] == ["double", "other", "double"]
+    assert [launch.kernel for launch in profiles["v2"].launches] == ["double", "other", "double"]
     assert profiles["v2"].dram_bytes == 3 * 1536
     assert profiles["v2"].notes == (profile.NOT_FLUSHED,)
     assert profiles["v1"].notes == ()

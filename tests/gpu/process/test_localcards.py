@@ -98,7 +98,7 @@ def test_jobs_go_to_the_card_with_the_least_to_do_or_to_the_one_that_is_named():
         named = [cards.submit(job(), QUIET, card="GPU-b") for _ in range(2)]
         for session in sessions.values():
             session.hold.set()
-        assert sorted(one.result().card for one in futures) == ["GPU-a", "GPU-a", "GPU-b", "GPU-b"]
+        assert sorted(future.result().card for future in futures) == ["GPU-a", "GPU-a", "GPU-b", "GPU-b"]
         assert {one.result().card for one in named} == {"GPU-b"}
 
 
@@ -116,10 +116,10 @@ def test_what_a_lost_card_had_not_finished_goes_to_the_others():
         futures = [cards.submit(job(), QUIET, card="GPU-a") for _ in range(5)]
         assert futures[0].result().card == "GPU-a"
         sessions["GPU-b"].hold.set()
-        ran = [one.result() for one in futures]
+        ran = [future.result() for future in futures]
         assert [one.result.failure for one in ran] == [None] * 5
         assert [one.card for one in ran] == ["GPU-a"] + ["GPU-b"] * 4
-        assert [one.id for one in cards.cards] == ["GPU-b"]
+        assert [card.id for card in cards.cards] == ["GPU-b"]
     (note,) = cards.notes
     assert note == (
         "GPU a was lost: all CUDA-capable devices are busy or unavailable. Its unfinished jobs went to the other cards."
@@ -173,7 +173,7 @@ def test_released_cards_start_new_workers():
         for name in sessions:
             cards.submit(job(), QUIET, card=name).result()
         cards.release()
-        assert [one.alive for one in sessions.values()] == [False, False]
+        assert [session.alive for session in sessions.values()] == [False, False]
         assert cards.submit(job(), QUIET, card="GPU-a").result().worker == 2
 
 
@@ -207,4 +207,4 @@ def test_a_killed_worker_costs_neither_its_job_nor_its_card():
         ran = [cards.submit(job(), QUIET, card=name).result() for name in starters]
         assert [(one.card, one.worker, one.result.failure) for one in ran] == [("GPU-a", 2, None), ("GPU-b", 2, None)]
         assert len(cards.cards) == 2
-    assert [len(one.killed) for one in starters.values()] == [1, 1]
+    assert [len(starter.killed) for starter in starters.values()] == [1, 1]

@@ -50,7 +50,11 @@ def test_every_launch_of_a_survey_is_announced_but_few_samples():
         reporter.begin_with("launch", kernel)
     for kernel in "abab":
         reporter.begin_with("measurement", kernel)
-    assert [(one.activity, one.subject) for one in messages] == [("launch", "a"), ("launch", "b"), ("measurement", "a")]
+    assert [(message.activity, message.subject) for message in messages] == [
+        ("launch", "a"),
+        ("launch", "b"),
+        ("measurement", "a"),
+    ]
     assert reporter.subject == "b"  # the kernel to blame if the next one fails
     clock.now += 2 * EVERY_S
     reporter.begin_with("measurement", "c")

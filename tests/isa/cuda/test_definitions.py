@@ -42,7 +42,7 @@ def test_definitions_are_guarded_by_their_own_name_alone():
     ],
 )
 def test_a_guard_holds_between_its_ends(text, expected):
-    [found] = [one for one in definitions(text) if one.name == "A"]
+    [found] = [definition for definition in definitions(text) if definition.name == "A"]
     assert found.guarded == expected
 
 

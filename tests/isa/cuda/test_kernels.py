@@ -57,7 +57,11 @@ def test_element_types_of_parameters():
         SourceParameter("height", "int", 0, is_const=False, dtype="int32"),
     )
     forces = read_kernels((SOURCES / "two_kernels.cu").read_text())[0]
-    assert [(one.dtype, one.lanes) for one in forces.parameters] == [("float32", 4), ("float32", 3), ("int32", 1)]
+    assert [(parameter.dtype, parameter.lanes) for parameter in forces.parameters] == [
+        ("float32", 4),
+        ("float32", 3),
+        ("int32", 1),
+    ]
 
 
 def test_a_template_with_namespace_launch_bounds_and_defaults():
@@ -91,7 +95,7 @@ def test_odd_parameters():
         float **pp, void (*call)(int, int), float (&row)[3], int w[], size_t,
         const __grid_constant__ CUtensorMap map, std::pair<int, float> pair = {1, 2},
         [[maybe_unused]] unsigned u) { }""")
-    assert [(one.name, one.pointer, one.dtype) for one in kernel.parameters] == [
+    assert [(parameter.name, parameter.pointer, parameter.dtype) for parameter in kernel.parameters] == [
         ("pp", 2, None),
         ("call", 1, None),
         ("row", 1, None),
@@ -213,9 +217,9 @@ def test_valid_signatures_are_read_as_written(parameters, attributes, namespaces
     [kernel] = read_kernels(text)
     assert kernel.qualified_name == "::".join([*namespaces, "kernel"])
     assert kernel.is_extern_c == ('extern "C" ' in attributes)
-    assert [(one.name, one.dtype, one.pointer, one.is_const) for one in kernel.parameters] == [
-        (f"p{i}", dtype, pointer, const) for i, ((_, dtype), const, pointer, _) in enumerate(parameters)
-    ]
+    assert [
+        (parameter.name, parameter.dtype, parameter.pointer, parameter.is_const) for parameter in kernel.parameters
+    ] == [(f"p{i}", dtype, pointer, const) for i, ((_, dtype), const, pointer, _) in enumerate(parameters)]
 
 
 def test_a_name_of_a_pointer_type_is_a_pointer():
@@ -228,7 +232,9 @@ def test_a_name_of_a_pointer_type_is_a_pointer():
     __global__ void k(out_ptr a, in_ptr b, const alias c, PTR d, const real e, out_ptr *f) {}
     """
     [kernel] = read_kernels(text)
-    assert [(one.name, one.dtype, one.pointer, one.is_const) for one in kernel.parameters] == [
+    assert [
+        (parameter.name, parameter.dtype, parameter.pointer, parameter.is_const) for parameter in kernel.parameters
+    ] == [
         ("a", "float32", 1, False),
         ("b", "float32", 1, True),
         ("c", "float32", 1, False),
@@ -240,7 +246,7 @@ def test_a_name_of_a_pointer_type_is_a_pointer():
 
 def parameters(text: str) -> list[tuple[str, str, int, str | None]]:
     [kernel] = read_kernels(f"__global__ void k({text}) {{}}")
-    return [(one.name, one.c_type, one.pointer, one.dtype) for one in kernel.parameters]
+    return [(parameter.name, parameter.c_type, parameter.pointer, parameter.dtype) for parameter in kernel.parameters]
 
 
 def template(text: str) -> list[tuple[str, str, str | None]]:
@@ -368,7 +374,7 @@ def test_scopes_that_are_no_namespaces():
     namespace { __global__ void c() {} }
     __global__ void d() {}
     } __global__ void e() {}"""
-    found = [(one.qualified_name, one.scopes, one.is_extern_c, one.line) for one in read_kernels(text)]
+    found = [(kernel.qualified_name, kernel.scopes, kernel.is_extern_c, kernel.line) for kernel in read_kernels(text)]
     assert found == [
         *(("a", (), True, 1), ("b", (), True, 2), ("c", ("",), False, 8), ("d", (), False, 9), ("e", (), False, 10))
     ]
@@ -389,7 +395,7 @@ def test_both_branches_of_a_condition_begin_in_the_same_scope():
     }
     #endif
     __global__ void third() {}"""
-    assert [one.qualified_name for one in read_kernels(text)] == ["a::d::first", "a::second", "third"]
+    assert [kernel.qualified_name for kernel in read_kernels(text)] == ["a::d::first", "a::second", "third"]
 
 
 def test_two_heads_of_one_body():

@@ -42,11 +42,11 @@ __global__ void __launch_bounds__(MAX_T) k(const T *a, float *b, int n, int m) {
     ],
 )
 def test_macros_that_files_expect(name, expected):
-    assert {one.name: one.default for one in expected_macros((SOURCES / f"{name}.cu").read_text())} == expected
+    assert {macro.name: macro.default for macro in expected_macros((SOURCES / f"{name}.cu").read_text())} == expected
 
 
 def test_macros_of_all_kinds_in_the_order_of_their_lines():
-    assert [(one.name, one.line) for one in expected_macros(ALL_KINDS)] == [
+    assert [(macro.name, macro.line) for macro in expected_macros(ALL_KINDS)] == [
         *(("MAX_T", 4), ("T", 4), ("block", 5), ("tile_y", 6), ("pad", 6), ("real", 7), ("unroll_k", 8)),
         *(("per_thread", 9), ("USE_SMEM", 10), ("scale", 11)),
     ]
@@ -62,7 +62,7 @@ def test_arguments_of_templates_are_expected_and_variables_behind_bodies_are_not
   Load(room.load).Load(out + i * j, value);
 }
 """
-    assert [one.name for one in expected_macros(text)] == ["threads", "items", "lanes", "T"]
+    assert [macro.name for macro in expected_macros(text)] == ["threads", "items", "lanes", "T"]
 
 
 @pytest.mark.parametrize("attribute", ["", "__align__(1024) ", "alignas(16 * (1 + 1)) ", "__attribute__((packed)) "])
@@ -70,7 +70,7 @@ def test_a_structure_with_an_attribute_is_no_macro(attribute):
     text = f"""struct {attribute}Tile {{ float a[4]; }};
 __global__ void k(float *out) {{ extern __shared__ char raw[]; Tile& s = *(Tile*)raw; out[N] = s.a[0]; }}
 """
-    assert [one.name for one in expected_macros(text)] == ["N"]
+    assert [macro.name for macro in expected_macros(text)] == ["N"]
 
 
 def test_used_names_are_those_of_code_and_conditions():
@@ -142,7 +142,7 @@ def test_odd_text_never_fails(text):
 
 def macros(body: str, head: str = "") -> list[str]:
     """Return the macros that a kernel's body seems to expect."""
-    return [one.name for one in expected_macros(f"{head}\n__global__ void k(int n) {{ {body} }}")]
+    return [macro.name for macro in expected_macros(f"{head}\n__global__ void k(int n) {{ {body} }}")]
 
 
 @pytest.mark.parametrize(
@@ -239,13 +239,13 @@ def test_the_line_and_the_default_of_a_macro():
     text = (
         "#ifndef A\n#define A 3\n#endif\n__global__ void __launch_bounds__(B, A)\nk(C *x) { A; x[B]; }\n#if D\n#endif\n"
     )
-    assert [(one.name, one.default, one.line) for one in expected_macros(text)] == [
+    assert [(macro.name, macro.default, macro.line) for macro in expected_macros(text)] == [
         *(("A", "3", 2), ("B", None, 5), ("C", None, 5), ("D", None, 6))
     ]
 
 
 def test_what_stands_around_a_kernel_is_not_its_body():
-    assert [one.name for one in expected_macros("int a = A; __global__ void k() { B; } int c = C;")] == ["B"]
+    assert [macro.name for macro in expected_macros("int a = A; __global__ void k() { B; } int c = C;")] == ["B"]
     assert expected_macros("__global__ void k(){A;}")[0].name == "A"
 
 

@@ -56,7 +56,7 @@ def test_what_is_not_plain_is_left_out(name):
 def test_parameters_by_value():
     structures = read_structures(SOURCE)
     [kernel] = read_kernels(SOURCE)
-    parts = {one.name: [part.name for part in parts_of(one, structures)] for one in kernel.parameters}
+    parts = {parameter.name: [part.name for part in parts_of(parameter, structures)] for parameter in kernel.parameters}
     assert parts["s"] == ["dt", "on"]
     assert parts["f"] == ["x", "y", "z", "w"]
     assert [parts[name] for name in ("p", "d", "b", "n")] == [[], [], [], []]

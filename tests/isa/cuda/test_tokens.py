@@ -61,7 +61,7 @@ def test_any_text_splits_into_ordered_tokens_that_stand_in_it(source):
 
 def test_every_field_of_every_kind():
     source = '#if 1 // a\nx = u8"b" + \'c\' - 1e+3;\n"d" \\\n\\\ne\n'
-    assert [(str(one.kind), one.text, one.line, one.start, one.end) for one in tokens(source)] == [
+    assert [(str(token.kind), token.text, token.line, token.start, token.end) for token in tokens(source)] == [
         ("directive", "#if 1", 1, 0, 6),
         ("word", "x", 2, 11, 12),
         ("punctuation", "=", 2, 13, 14),

@@ -55,7 +55,7 @@ def test_what_would_break_the_grammar_is_blank(text):
 
 def test_attributes_keep_their_arguments():
     source = parse("__global__ void __launch_bounds__(2 * (3 + 4), MIN) k() {}\nstruct __align__() S;")
-    assert [(one.name, one.arguments, one.start) for one in source.attributes] == [
+    assert [(attribute.name, attribute.arguments, attribute.start) for attribute in source.attributes] == [
         ("__launch_bounds__", ("2 * (3 + 4)", "MIN"), 16),
         ("__align__", (), 66),
     ]
@@ -89,7 +89,7 @@ def test_declarators(text, name, extents):
     assert named is not None
     assert written(named) == name
     sizes = [one.child_by_field_name("size") for one in arrays_in(declarator)]
-    assert [written(one) for one in sizes if one] == extents
+    assert [written(size) for size in sizes if size] == extents
 
 
 @pytest.mark.parametrize(

@@ -178,14 +178,14 @@ def test_a_pragma_or_a_location_may_stand_between_a_label_and_its_table() -> Non
 def test_calls_know_names_and_labels() -> None:
     kernel = body("{ P: .callprototype _ (); call f, P; @p call g; } exit; @p trap;")
     assert [one.operands for one in kernel.instructions[:2]] == [("f", "P$1"), ("g",)]
-    assert [(one.falls_through, one.targets) for one in kernel.instructions] == [
+    assert [(instruction.falls_through, instruction.targets) for instruction in kernel.instructions] == [
         *((True, ()), (True, ()), (False, ()), (True, ()))
     ]
 
 
 def test_numbered_registers_at_the_end_of_their_range() -> None:
     kernel = body("{ .reg .b32 %r<10>; add.s32 %r9, %r10, %r09; mov.b32 %r9999999999, %r; mov.b32 %r0, %rd1; }")
-    assert [one.operands for one in kernel.instructions] == [
+    assert [instruction.operands for instruction in kernel.instructions] == [
         ("%r$1$9", "%r10", "%r09"), ("%r9999999999", "%r"), ("%r$1$0", "%rd1"),
     ]  # fmt: skip
     many = body("{ .reg .b32 %r<1000000000>; mov.b32 %r999999999, %r0; }")
@@ -194,12 +194,12 @@ def test_numbered_registers_at_the_end_of_their_range() -> None:
 
 def test_scopes_within_scopes_find_the_nearest_name() -> None:
     kernel = body("{ .reg .b32 %r<4>, a; { .reg .b32 %r<2>; mov.b32 %r1, %r3; mov.b32 a, %r0; } @a mov.b32 a, %r1; }")
-    assert [one.operands for one in kernel.instructions] == [
+    assert [instruction.operands for instruction in kernel.instructions] == [
         ("%r$2$1", "%r$1$3"), ("a$1", "%r$2$0"), ("a$1", "%r$1$1"),
     ]  # fmt: skip
     assert kernel.instructions[2].predicate == "a$1"
     after = body("{ .reg .b32 a; } { mov.b32 a, 1; } { .reg .b32 a; mov.b32 a, 1; }")
-    assert [one.operands[0] for one in after.instructions] == ["a", "a$3"]
+    assert [instruction.operands[0] for instruction in after.instructions] == ["a", "a$3"]
 
 
 def test_names_of_parameters_are_taken() -> None:
@@ -209,7 +209,10 @@ def test_names_of_parameters_are_taken() -> None:
 
 def test_blanks_within_an_opcode_and_lines_of_instructions() -> None:
     kernel = body("add\n .s32\t.x a, b;\n\n  @p\n ret;")
-    assert [(one.index, one.opcode, one.line, one.operands) for one in kernel.instructions] == [
+    assert [
+        (instruction.index, instruction.opcode, instruction.line, instruction.operands)
+        for instruction in kernel.instructions
+    ] == [
         (0, "add.s32.x", 5, ("a", "b")),
         (1, "ret", 9, ()),
     ]
@@ -222,11 +225,11 @@ def test_a_long_opcode_is_cut_in_a_message() -> None:
 
 def test_a_location_holds_until_the_next() -> None:
     kernel = body(".loc 7 3 1\n ret; ret; .loc 7 0 1 ret; .loc 7 3 9 ret;")
-    assert [one.source and (one.source.file, one.source.line) for one in kernel.instructions] == [
-        *(("file 7", 3), ("file 7", 3), None, ("file 7", 3))
-    ]
+    assert [
+        instruction.source and (instruction.source.file, instruction.source.line) for instruction in kernel.instructions
+    ] == [*(("file 7", 3), ("file 7", 3), None, ("file 7", 3))]
 
 
 def test_a_function_knows_nothing_of_its_head_before_it_is_read() -> None:
     kernel = body(".shared .b8 s[4]; ret;")
-    assert (kernel.name, kernel.entry, [one.name for one in kernel.variables]) == ("k", True, ["s"])
+    assert (kernel.name, kernel.entry, [variable.name for variable in kernel.variables]) == ("k", True, ["s"])

@@ -73,7 +73,9 @@ def test_entries_of_a_golden_listing() -> None:
     assert found.entries <= found.functions.keys()
     assert found.target == "sm_100"
     for listed in found.functions.values():
-        assert [one.offset for one in listed.instructions] == list(range(0, 16 * len(listed.instructions), 16))
+        assert [instruction.offset for instruction in listed.instructions] == list(
+            range(0, 16 * len(listed.instructions), 16)
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_live_registers_where_the_table_counts_them() -> None:
 def test_a_section_that_goes_on_keeps_its_instructions_but_not_its_labels() -> None:
     text = f"{HEAD}/*0000*/ NOP ;\n.L_1:\n\t.section\t.text.other\n\t.section\t.text.k\n/*0010*/ EXIT ;"
     found = read_listing(text).functions
-    assert [one.offset for one in found["k"].instructions] == [0, 16]
+    assert [instruction.offset for instruction in found["k"].instructions] == [0, 16]
     assert found["k"].labels == {}
     assert found["other"] == FunctionListing()
 

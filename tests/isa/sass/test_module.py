@@ -101,7 +101,7 @@ def test_a_line_holds_until_the_next() -> None:
 def test_without_a_line_table_there_are_no_source_lines() -> None:
     module = read_sass(TILE)
     assert module.files == {}
-    assert {one.source for one in module.functions[0].instructions} == {None}
+    assert {instruction.source for instruction in module.functions[0].instructions} == {None}
 
 
 def test_jump_tables() -> None:

@@ -25,7 +25,7 @@ def test_two_microbenchmarks_give_constants_that_a_gpu_can_have(gpu: GpuDescript
     constants = made.calibration.constants
     assert 0.5 < constants["launch"].value < 20
     assert 0.8 < constants["shared_wavefronts"].value < 1.2
-    assert all(one.spread < 0.2 for one in constants.values())
+    assert all(constant.spread < 0.2 for constant in constants.values())
     here = calibrated(from_description(gpu), read(file))
     assert here.latencies.shared_wavefronts == constants["shared_wavefronts"].value
     assert next(iter(shown([], file))) == gpu.name

@@ -272,7 +272,7 @@ def test_what_has_no_value_is_refused_with_its_place(text, message, hint):
 
 def test_all_unknown_names_are_found_at_once():
     mistakes = check("foo(a) + bar + a.b", frozenset("a"))
-    assert sorted(one.message for one in mistakes) == [
+    assert sorted(mistake.message for mistake in mistakes) == [
         "unknown function 'foo' (column 1)",
         "unknown name 'bar' (column 10)",
         "values have no attributes (column 17)",

@@ -198,7 +198,7 @@ def test_element_types_follow_parameters(tmp_path):
     assert Declaration.restored(first.reference) == first
     assert (first.type_parameters, first.parameters) == (("T",), ("T",))
     typed = first.typed({"n": 3, "T": "double"})
-    assert [one.dtype for one in typed.arguments] == ["float64", "float64", "float32"]
+    assert [argument.dtype for argument in typed.arguments] == ["float64", "float64", "float32"]
     assert typed.type_parameters == ()
     with pytest.raises(UserError, check=coded("unknown-name", key="problem.T", found="dbl")):
         first.typed({"n": 3, "T": "dbl"})

@@ -63,7 +63,7 @@ def test_each_problem_has_its_files(folder):
 
 def test_a_file_that_is_missing_names_its_key(folder):
     _, mistakes = made(folder, {"c": "d.npy"})
-    assert [(one.message, one.key) for one in mistakes] == [("no such file", "reference.c")]
+    assert [(mistake.message, mistake.key) for mistake in mistakes] == [("no such file", "reference.c")]
     _, mistakes = made(folder, {"c": "c-{m}.npy"})
     assert "unknown name 'm'" in mistakes[0].message
     declaration, _ = made(folder, {"c": "c-{n}.npy"})

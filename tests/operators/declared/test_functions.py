@@ -43,7 +43,11 @@ def test_every_function_says_what_it_returns_and_checks_its_arguments(function):
         function(RULES, (), {"nonsense": Tracked(np.asarray(1))})
     assert function.usage in caught.value.accepted
     with pytest.raises(ArrayOperationError):
-        function(RULES, ("text",) * len([one for one in function.parameters if one.default is one.empty]), {})
+        function(
+            RULES,
+            ("text",) * len([parameter for parameter in function.parameters if parameter.default is parameter.empty]),
+            {},
+        )
 
 
 def test_values_become_operands():

@@ -228,7 +228,7 @@ def test_long_sums_are_computed_once():
     assert len(cache) == 1
     total = (np.arange(n) % 1001).sum()
     np.testing.assert_allclose(
-        [one.values[0] for one in element_values], [1 / total, 2 / total, (n - 1) % 1001 / total]
+        [value.values[0] for value in element_values], [1 / total, 2 / total, (n - 1) % 1001 / total]
     )
     assert (
         len(evaluate_at("x - max(x[:9])", arrays, {}, RULES, shape=(n,), elements=np.array([5]), cache=cache).values)

@@ -191,7 +191,11 @@ def test_all_mistakes_are_reported_at_once_with_their_lines():
         lambda name: Location("x.yaml", lines.get(name, 1)),
     )
     assert [one.name for one in made] == ["b"]
-    assert [(one.at.line, one.key) for one in mistakes] == [(3, "arguments.a"), (5, "arguments.c"), (1, "arguments.1")]
+    assert [(mistake.at.line, mistake.key) for mistake in mistakes] == [
+        (3, "arguments.a"),
+        (5, "arguments.c"),
+        (1, "arguments.1"),
+    ]
 
 
 def test_a_kernel_that_writes_nothing_is_a_mistake():

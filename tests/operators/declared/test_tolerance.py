@@ -109,5 +109,5 @@ def test_both_forms_of_a_file(tmp_path):
 )
 def test_a_wrong_mapping_says_what_is_accepted(tmp_path, wrong):
     _, mistakes = declared(tmp_path, {"c": wrong})
-    assert [one.key for one in mistakes] == ["tolerance.c"]
+    assert [mistake.key for mistake in mistakes] == ["tolerance.c"]
     assert "absolute" in mistakes[0].accepted

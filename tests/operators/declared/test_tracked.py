@@ -47,7 +47,7 @@ def test_a_literal_is_rounded_where_the_kernels_type_does_not_hold_it():
 def test_the_bound_of_a_sum_holds_for_every_order():
     rng = np.random.default_rng(1)
     terms = rng.standard_normal((3, 20000)).astype(np.float32)
-    a, b, c = (Tracked(one.astype(np.float64)) for one in terms)
+    a, b, c = (Tracked(term.astype(np.float64)) for term in terms)
     found = RULES.add(RULES.add(a, b), c)
     for x, y, z in itertools.permutations(terms):
         assert np.all(np.abs((x + y) + z - found.values) <= 2 * found.bound)

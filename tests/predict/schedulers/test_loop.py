@@ -117,7 +117,7 @@ def test_units(line: str, unit: Unit, left: int) -> None:
 
 def test_what_one_warp_issues_is_marked() -> None:
     slots = loop_of("@P0 BRA 0x30", "UTMALDG.2D [UR8], [UR4]", "MOV R1, R2", "FFMA R0, R4, R5, R0", "EXIT").hot
-    assert [one.once for one in slots] == [False, True, True, False, False]
+    assert [slot.once for slot in slots] == [False, True, True, False, False]
 
 
 def test_code_of_another_function_is_refused() -> None:

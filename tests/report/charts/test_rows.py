@@ -33,7 +33,7 @@ COUNTED = Path(__file__).parents[3] / "reports/h200/hgemm_counters"
 
 def test_near_points_share_a_label():
     points = [(0.0, 1.0, "v1"), (0.01, 1.5, "v0"), (1.0, 100.0, "top"), (0.0, 60.0, "far")]
-    labels = sorted((one.x, one.y, one.text) for one in point_labels(points))
+    labels = sorted((label.x, label.y, label.text) for label in point_labels(points))
     assert labels == [(0.0, 60.0, "far"), (0.01, 1.5, "v1, v0"), (1.0, 100.0, "top")]
     assert point_labels([]) == ()
 
@@ -144,7 +144,7 @@ def test_registers_of_roles_stand_on_the_axis_without_an_execution(make):
         counts = replace(record.ptx.counts, by_class={"mma": 1}, by_opcode=opcodes)
         return replace(record, ptx=replace(record.ptx, counts=counts, roles=roles), sass=None)
 
-    records = tuple(multiplying(*one) for one in enumerate(store.records()))
+    records = tuple(multiplying(*record) for record in enumerate(store.records()))
     found = ratio_columns(columns_for(store.run(), records), records, response_of(records))
     assert found[0].name == "consumer_registers"
     assert [found[0].get(record) for record in records[:3]] == [160, 168, 176]

@@ -45,7 +45,7 @@ def test_error_and_rank(measured):
 
 def test_times_by_counted_work_are_held_against_measured_ones():
     records = read_side(str(COUNTED)).records
-    one = next(one for one in agreements(records) if one.name == "predicted time")
+    one = next(agreement for agreement in agreements(records) if agreement.name == "predicted time")
     made = scores(records)
     errors = [r.measurement.samples.median / (made[r.variant].seconds * 1e3) - 1 for r in records if r.measurement]
     assert one.error == pytest.approx(median(abs(error) for error in errors), rel=1e-3)

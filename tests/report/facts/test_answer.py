@@ -198,7 +198,7 @@ def test_a_suspect_variant_is_counted_as_failed_and_its_reason_is_said(make):
 
 def test_where_nothing_is_sound_nothing_is_best(make):
     store = make("sweep")
-    records = tuple(replace(one, status=Status.SUSPECT, reason="why") for one in store.records())
+    records = tuple(replace(record, status=Status.SUSPECT, reason="why") for record in store.records())
     found = answer(store.run(), records, response_of(records))
     assert (ranked(records, response_of(records)), found.headline) == ((), "")
     assert f"{len(records)} suspect" in found.lead

@@ -77,7 +77,7 @@ def test_work_is_compared_where_tiles_reach_as_far_beyond_the_data(pair, fma, mm
 
 def test_work_explains_only_effects_of_its_own_size(pair):
     before, after = (executed(record, warps) for record, warps in zip(pair, (1000, 1040), strict=True))
-    assert [one.fact.name for one in causes([(before, after)], 0.95)] == ["executed instructions"]
+    assert [cause.fact.name for cause in causes([(before, after)], 0.95)] == ["executed instructions"]
     assert causes([(before, after)], 0.5) == ()
 
 

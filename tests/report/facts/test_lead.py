@@ -56,7 +56,7 @@ def test_the_winner_is_named_with_its_ratio_to_the_baseline(grid):
 
 def test_the_effect_of_a_parameter_is_that_of_variants_which_differ_in_it_alone(grid):
     run, records = grid(lambda u, p: {1: 1.0, 4: 0.8, 8: 1.25}[u] * {0: 1.0, 4: 5.0}[p])
-    effects = {one.name: one for one in parameter_effects(run, records, response_of(records))}
+    effects = {effect.name: effect for effect in parameter_effects(run, records, response_of(records))}
     assert effects["unroll"].asked
     assert not effects["padding"].asked
     assert [level.ratio for level in effects["unroll"].levels] == pytest.approx([1.25, 0.8])
@@ -168,9 +168,9 @@ def test_committed_reports_open_in_at_most_sixty_words(folder):
     records = tuple(map(lean, kept.records))
     text = said(kept.run, records)
     assert 5 < len(text.split()) <= MOST_WORDS
-    for one in parameter_effects(kept.run, records, response_of(records)):
-        if one.asked:
-            assert one.name in text
+    for effect in parameter_effects(kept.run, records, response_of(records)):
+        if effect.asked:
+            assert effect.name in text
 
 
 def test_unrolling_pays_up_to_four(make):

@@ -33,7 +33,7 @@ def test_the_best_so_far_never_falls_and_ends_at_the_best(made):
     best = [point.value for point in path.points if point.line == BEST]
     assert len(best) == len(order)
     assert best == sorted(best)
-    assert best[-1] == max(value for one in records if (value := response.of(one)))
+    assert best[-1] == max(value for record in records if (value := response.of(record)))
     dots = [point for point in path.points if point.line == MEASURED]
     assert [point.variant for point in dots] == list(order)
     assert [point.n for point in dots] == list(range(1, len(order) + 1))
@@ -47,7 +47,7 @@ def test_chance_is_told_where_every_variant_has_a_figure(made):
     assert len(middle) == len(lucky) == len(order)
     assert middle == sorted(middle)
     assert all(one <= other for one, other in zip(middle, lucky, strict=True))
-    only = tuple(one for one in records if one.variant in order)
+    only = tuple(record for record in records if record.variant in order)
     told = search_path(run, only, response_of(only))
     assert not {RANDOM, LUCKY} & set(told.lines)
 
@@ -57,7 +57,7 @@ def test_a_run_without_a_strategy_has_no_path(made):
     response = response_of(records)
     assert search_path(replace(run, search=None), records, response) is None
     assert search_path(replace(run, search=SearchRecord(9, 9, 0, (9,))), records, response) is None
-    bare = tuple(replace(one, measurement=None) for one in records)
+    bare = tuple(replace(record, measurement=None) for record in records)
     assert search_path(run, bare, response_of(bare)) is None
 
 

@@ -28,7 +28,7 @@ def test_places_are_those_of_the_line_table(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
     source_lines = dict(sass_places(Folder(tmp_path), "second", {"kernel.cu"}))
     module = read_sass(built.disassembly.text, built.disassembly.lines)
-    function = next(one for one in module.functions if one.name == "second")
+    function = next(function for function in module.functions if function.name == "second")
     line = 0
     for instruction in function.instructions:
         line = source_lines.get(instruction.address or 0, line)

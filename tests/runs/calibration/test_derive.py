@@ -22,7 +22,7 @@ def test_the_committed_results_give_every_constant(bench: MicroTimings) -> None:
     constants, missing = derive(bench)
     assert missing == {}
     assert list(constants) == list(CONSTANTS) == list(RULES)
-    assert all(one.spread < 0.02 and one.n >= 10 for one in constants.values())
+    assert all(constant.spread < 0.02 and constant.n >= 10 for constant in constants.values())
 
 
 def test_the_committed_results_give_the_built_in_constants_of_the_h200(bench: MicroTimings) -> None:
@@ -50,10 +50,10 @@ def test_twice_as_slow_a_clock_gives_the_same_cycles_and_half_the_latency_is_hal
         for name, rows in bench.timings.items()
     }
     slower, _ = derive(replace(bench, timings=slow))
-    for name, one in constants.items():
-        timed = one.unit in {"GB/s", "sectors/ns", "µs", "ns"}
-        ratio = {"µs": 2, "ns": 2, "GB/s": 0.5, "sectors/ns": 0.5}[one.unit] if timed else 1
-        assert slower[name].value == pytest.approx(ratio * one.value, rel=1e-4), name
+    for name, constant in constants.items():
+        timed = constant.unit in {"GB/s", "sectors/ns", "µs", "ns"}
+        ratio = {"µs": 2, "ns": 2, "GB/s": 0.5, "sectors/ns": 0.5}[constant.unit] if timed else 1
+        assert slower[name].value == pytest.approx(ratio * constant.value, rel=1e-4), name
 
 
 def test_what_was_not_measured_is_missing_with_the_reason(bench: MicroTimings) -> None:

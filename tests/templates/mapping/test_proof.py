@@ -69,7 +69,7 @@ def test_without_the_guard_two_accesses_to_one_element_are_named(mapping):
 
 def test_a_scope_says_whose_writes_meet():
     text = "thread in block: [3] | [4]"
-    assert [(one.writes, one.race_free) for one in obligations(parse(text))] == [
+    assert [(obligation.writes, obligation.race_free) for obligation in obligations(parse(text))] == [
         ("different threads of one block", True),
         ("different blocks to one array", False),
     ]

@@ -59,7 +59,7 @@ def test_a_wrong_order():
 def test_a_wrong_order_is_found_without_a_source_where_kinds_differ():
     entry, _ = compiled(SAXPY)
     mistakes = check_arguments(entry, None, (RIGHT[2], *RIGHT[:2], RIGHT[3]))
-    assert [one.split(",")[0] for one in mistakes] == ["argument 1", "argument 3"]
+    assert [mistake.split(",")[0] for mistake in mistakes] == ["argument 1", "argument 3"]
 
 
 def test_a_wrong_name():

@@ -11,7 +11,7 @@ KERNEL = "template <typename T, int N = 4> __global__ void k(T *y, const T *x, T
 
 
 def expressions(text):
-    return [one.expression for one in template_instances(KERNEL + text)]
+    return [instance.expression for instance in template_instances(KERNEL + text)]
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_a_type_that_nothing_tells_is_assumed_and_said_to_be():
 def test_types_stand_in_their_namespaces():
     text = "namespace a { struct Pixel { int r; };\n template <class T> __global__ void q(T *x) { x[0] = x[1]; }\n"
     text += "void f(Pixel *p) { q<Pixel><<<1, 2>>>(p); } }"
-    assert [one.expression for one in template_instances(text)] == ["a::q<a::Pixel>"]
+    assert [instance.expression for instance in template_instances(text)] == ["a::q<a::Pixel>"]

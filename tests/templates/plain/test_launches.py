@@ -144,4 +144,4 @@ def test_a_source_may_end_anywhere_and_nest_deeply():
 def test_the_kernels_that_the_host_launches_in_its_order():
     text = "__global__ void a(int *x) {}\n__global__ void b(int *x) {}\n__global__ void c(int *x) {}\n"
     host = "int main() { b<<<1, 1>>>(p); a<<<1, 1>>>(p); b<<<2, 1>>>(p); other<<<1, 1>>>(p); }"
-    assert [one.name for one in launched_kernels(text + host, read_kernels(text))] == ["b", "a"]
+    assert [kernel.name for kernel in launched_kernels(text + host, read_kernels(text))] == ["b", "a"]

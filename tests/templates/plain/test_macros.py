@@ -26,7 +26,7 @@ extern "C" __global__ void k(int *x) { *x = N; }
 
 @pytest.fixture(scope="module", params=["nvrtc", "nvcc"])
 def compiler(request):
-    found = [one for one in find_toolchains() if one.name.endswith(request.param)]
+    found = [toolchain for toolchain in find_toolchains() if toolchain.name.endswith(request.param)]
     return found[0] if found else pytest.skip(f"{request.param} is not on this machine")
 
 
@@ -94,7 +94,9 @@ extern "C" __global__ void k(float *p) {
     assert set(re.findall(r'\.file\s+\d+\s+"(.*)"', build.ptx)) == {"/k.cu"}
     listing = disassemble(build.cubin)
     [kernel] = read_sass(listing.text, listing.lines, "k.sass").kernels
-    lines = {(one.source.file, one.source.line) for one in kernel.instructions if one.source}
+    lines = {
+        (instruction.source.file, instruction.source.line) for instruction in kernel.instructions if instruction.source
+    }
     assert ("/k.cu", 6) in lines
     with pytest.raises(CompileError) as caught:
         built(compiler, text.replace("= N", "= oops"), {"N": 4})
@@ -190,8 +192,8 @@ def test_unused_parameters():
 
 def test_shielding_keeps_kernels_readable():
     text = (SOURCES / "reduce.cu").read_text()
-    assert [one.title for one in read_kernels(with_macros(text, {"pad": 1}, "k.cu"))] == [
-        one.title for one in read_kernels(text)
+    assert [kernel.title for kernel in read_kernels(with_macros(text, {"pad": 1}, "k.cu"))] == [
+        kernel.title for kernel in read_kernels(text)
     ]
 
 

@@ -56,7 +56,7 @@ def test_without_parameters_a_source_stays_as_it_is():
 
 def test_kernels_are_found_by_any_of_their_names():
     made = template()
-    assert [one.name for one in made.kernels] == ["first", "second"]
+    assert [kernel.name for kernel in made.kernels] == ["first", "second"]
     assert [one.name for one in made.kernels_named("ours::first<4>")] == ["first"]
     assert [one.name for one in made.kernels_named("first<4>")] == ["first"]
     assert made.kernels_named("third") == ()

@@ -58,7 +58,7 @@ def said(decorators):
 def test_configs_of_a_decorator(configs, values):
     for decorator in (f"@triton.autotune(configs={configs}, key=['n'])", f"@triton.autotune({configs}, key=[])"):
         found, _ = said(decorator)
-        assert [one.values for one in found.configs] == values
+        assert [config.values for config in found.configs] == values
         assert found.configs_line == HEAD.count("\n") + 2
 
 

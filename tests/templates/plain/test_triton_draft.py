@@ -16,8 +16,8 @@ GOLDEN = Path(__file__).with_name("golden") / "triton"
 def drafted(name):
     text = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
     functions = read_functions(text, f"{name}.py")
-    called = {word for one in functions for word in one.called}
-    (function,) = [one for one in functions if one.name not in called]
+    called = {word for function in functions for word in function.called}
+    (function,) = [function for function in functions if function.name not in called]
     return text, draft_triton(text, f"{name}.py", function)
 
 

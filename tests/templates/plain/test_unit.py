@@ -21,8 +21,8 @@ def unit(tmp_path):
 
 
 def test_kernels_of_headers_come_with_their_types(unit):
-    assert [one.qualified_name for one in unit.kernels] == ["zero", "scale", "a::one"]
-    assert {one.parameters[0].dtype for one in unit.kernels if one.template is None} == {"float64"}
+    assert [kernel.qualified_name for kernel in unit.kernels] == ["zero", "scale", "a::one"]
+    assert {kernel.parameters[0].dtype for kernel in unit.kernels if kernel.template is None} == {"float64"}
 
 
 def test_the_text_to_read_has_the_macros_of_the_flags(unit):

@@ -45,9 +45,11 @@ def test_nothing_but_spaces_empty_columns_and_numbers_of_labels_differs(printed)
     made = laid_out(printed)
     assert words(made) == words(printed)
     before, after = read_listing(printed).functions["k"], read_listing(made).functions["k"]
-    assert [(one.line, one.live) for one in after.instructions] == [(one.line, one.live) for one in before.instructions]
+    assert [(instruction.line, instruction.live) for instruction in after.instructions] == [
+        (instruction.line, instruction.live) for instruction in before.instructions
+    ]
     assert list(after.labels.values()) == list(before.labels.values())
-    assert any(one.live for one in after.instructions)
+    assert any(instruction.live for instruction in after.instructions)
 
 
 def test_labels_are_numbered_without_gaps_and_unused_columns_are_gone():

@@ -78,6 +78,6 @@ def test_held_out_sizes_are_within_and_new(sizes, count, seed):
     assert len(held_out) <= count
     assert not set(held_out) & set(sizes)
     for axis in range(3):
-        values = [one[axis] for one in sizes]
+        values = [size[axis] for size in sizes]
         assert all(min(values) <= one[axis] <= max(values) for one in held_out)
     assert halving.between(sizes, count, seed) == held_out

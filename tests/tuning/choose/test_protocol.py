@@ -24,7 +24,7 @@ def walked(folder, steps, ms=lambda parameters, size: 1.0):
 
 def test_without_steps_the_defaults_are_the_kernel(tmp_path):
     kernels, step_records, bench = walked(tmp_path, "")
-    assert [one.name for one in kernels] == ["MT128x128_DU8_GSU1_TT8x8_VW4_WG16x16x1_PGR1_PLR1_WGM8"]
+    assert [kernel.name for kernel in kernels] == ["MT128x128_DU8_GSU1_TT8x8_VW4_WG16x16x1_PGR1_PLR1_WGM8"]
     assert [step.number for step in step_records] == [1, 2, 3, 4, 5, 6]
     assert not bench.asked
 
@@ -44,8 +44,8 @@ def test_step_2_determines_one_combination_for_all(tmp_path):
         tmp_path, steps, lambda p, s: 1.0 if p["work_group_mapping"] == 4 and not p["prefetch_local_read"] else 2.0
     )
     assert len(kernels) == 6
-    assert all(one.parameters["work_group_mapping"] == 4 for one in kernels)
-    assert not any(one.parameters["prefetch_local_read"] for one in kernels)
+    assert all(kernel.parameters["work_group_mapping"] == 4 for kernel in kernels)
+    assert not any(kernel.parameters["prefetch_local_read"] for kernel in kernels)
     assert [row.wins for row in step_records[1].rows] == [False, False, False, True, False, False]
     assert len(bench.asked) == 1
     assert len(bench.asked[0][0]) == 6
@@ -65,8 +65,8 @@ def test_step_4_keeps_the_fastest_of_each_fork(tmp_path):
     steps = FORK + "BenchmarkForkParameters: {parameters: {GlobalSplitU: [1, 4]}}"
     kernels, step_records, _ = walked(tmp_path, steps, ms)
     assert len(kernels) == 6
-    for one in kernels:
-        assert one.parameters["global_split_u"] == (4 if one.parameters["thread_tile_0"] < 8 else 1)
+    for kernel in kernels:
+        assert kernel.parameters["global_split_u"] == (4 if kernel.parameters["thread_tile_0"] < 8 else 1)
     assert sum(row.wins for row in step_records[3].rows) == 6
     assert len(step_records[3].rows) == 12
 
@@ -77,8 +77,8 @@ def test_step_5_keeps_the_fastest_of_those_that_are_equal(tmp_path):
 
     kernels, step_records, _ = walked(tmp_path, FORK + "JoinParameters: {parameters: [MacroTile]}", ms)
     # 128x128; 64x64 twice: 16x16 of 4x4, 8x8x4 of 8x8; 32x32 twice: 16x16 of 2x2, 8x8x4 of 4x4; 16x16
-    assert [one.name.partition("_")[0] for one in kernels] == ["MT128x128", "MT64x64", "MT32x32", "MT16x16"]
-    assert [one.parameters["local_split_u"] for one in kernels] == [1, 1, 1, 4]
+    assert [kernel.name.partition("_")[0] for kernel in kernels] == ["MT128x128", "MT64x64", "MT32x32", "MT16x16"]
+    assert [kernel.parameters["local_split_u"] for kernel in kernels] == [1, 1, 1, 4]
     assert {row.competes for row in step_records[4].rows} == {"128x128", "64x64", "32x32", "16x16"}
 
 
@@ -94,7 +94,7 @@ def test_step_6_goes_on_from_what_was_joined(tmp_path):
     )
     kernels, step_records, _ = walked(tmp_path, steps, ms)
     assert len(kernels) == 4
-    assert all(one.parameters["work_group_mapping"] == 1 for one in kernels)
+    assert all(kernel.parameters["work_group_mapping"] == 1 for kernel in kernels)
     assert len(step_records[5].rows) == 8
 
 
@@ -104,7 +104,7 @@ def test_a_kernel_that_fails_at_one_size_does_not_win(tmp_path):
 
     steps = "ForkParameters: {ThreadTile: [[4, 4]]}\nBenchmarkForkParameters: {parameters: {GlobalSplitU: [1, 2, 4]}}"
     kernels, step_records, _ = walked(tmp_path, steps, ms)
-    assert [one.parameters["global_split_u"] for one in kernels] == [2]
+    assert [kernel.parameters["global_split_u"] for kernel in kernels] == [2]
     assert step_records[3].rows[0].failure == "it failed"
 
 

@@ -225,7 +225,7 @@ def test_experiment_2_has_every_value_of_the_papers_lists():
         values_by_name: dict[str, set[str]] = {name: set() for name in lists}
         for group in groups:
             steps = (group.common, group.join_benchmark)
-            for option in (*group.fork, *(one for step in steps if step for one in step.options)):
+            for option in (*group.fork, *(option for step in steps if step for option in step.options)):
                 for name, value in option.values.items():
                     values_by_name[name].add(value)
         assert values_by_name == {name: set(text.split()) for name, text in lists.items()}

@@ -63,6 +63,6 @@ def tune():
 if __name__ == "__main__":
     results, env = tune()
     assert len(results) == 6
-    assert all(one["threads_x"] * one["threads_y"] >= 64 for one in results)
-    if all(one["verified"] for one in results):
+    assert all(result["threads_x"] * result["threads_y"] >= 64 for result in results)
+    if all(result["verified"] for result in results):
         print("all configurations are verified")

@@ -43,7 +43,7 @@ def tune():
 if __name__ == "__main__":
     results, env = tune()
     assert 0 < len(results) < 16
-    assert all(one["GFLOP/s"] > 0 for one in results)
+    assert all(result["GFLOP/s"] > 0 for result in results)
     assert not env["failed"]
-    if all(one["verified"] for one in results):
+    if all(result["verified"] for result in results):
         print("all configurations are verified")

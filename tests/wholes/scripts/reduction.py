@@ -50,5 +50,5 @@ def tune():
 if __name__ == "__main__":
     results, env = tune()
     assert len(results) == 8
-    if all(one["verified"] for one in results):
+    if all(result["verified"] for result in results):
         print("all configurations are verified")

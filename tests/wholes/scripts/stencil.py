@@ -41,5 +41,5 @@ def tune(**more):
 if __name__ == "__main__":
     results, env = tune(emulate=problem(70, 33))
     assert len(results) == 8
-    if all(one["verified"] for one in results):
+    if all(result["verified"] for result in results):
         print("all configurations are verified")

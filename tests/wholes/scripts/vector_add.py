@@ -25,7 +25,7 @@ def tune():
 
 if __name__ == "__main__":
     results, env = tune()
-    assert [one["block_size_x"] for one in results] == [32, 64, 96, 128]
+    assert [result["block_size_x"] for result in results] == [32, 64, 96, 128]
     assert min(results, key=lambda one: one["time"])["time"] > 0
-    if all(one["verified"] for one in results):
+    if all(result["verified"] for result in results):
         print("all configurations are verified,", env["time"])

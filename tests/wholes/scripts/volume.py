@@ -34,5 +34,5 @@ if __name__ == "__main__":
     results, env = tune()
     assert len(results) == 8
     assert any("No reference is given" in note for note in env["notes"])
-    if all(one["verified"] for one in results):
+    if all(result["verified"] for result in results):
         print("all configurations are verified")

@@ -452,7 +452,7 @@ class Expressions:
             self._depth -= 1
 
     def value_of_array(self, node: Node | None) -> Value:
-        """Return the value of what is indexed: an array with some of its indices is no access."""
+        """Return the value of an indexed operand; a partly indexed array is not an access."""
         while node is not None and node.type == "parenthesized_expression" and node.named_child_count == 1:
             node = node.named_child(0)
         if node is not None and node.type == "subscript_expression":

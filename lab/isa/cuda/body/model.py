@@ -200,7 +200,7 @@ Value = Polynomial | Pointer | Structure | ThreadGroup
 
 @dataclass
 class Found:
-    """What a symbolic execution has collected so far."""
+    """The state of a symbolic execution."""
 
     accesses: list[GlobalAccess] = field(default_factory=list)
     shared: list[SharedAccess] = field(default_factory=list)

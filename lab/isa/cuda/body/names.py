@@ -1,4 +1,4 @@
-"""What a source declares outside of its kernel: constants, macros and functions that a body calls."""
+"""Declarations outside a kernel: constants, macros and functions its body calls."""
 
 from __future__ import annotations
 

@@ -144,7 +144,9 @@ class _Statements(Expressions):
         declared = set[str]()
         for child in node.named_children:
             if child.type == "declaration":
-                declared |= {written(own) for one in declarators(child) if (own := declared_name(one)) is not None}
+                declared |= {
+                    written(own) for declarator in declarators(child) if (own := declared_name(declarator)) is not None
+                }
             self.run(child)
         for name in declared:
             if name in before:

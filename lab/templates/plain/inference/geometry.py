@@ -235,7 +235,7 @@ def _uncounted(
     if not any(BLOCK[axis] in access.index.atoms for access in body.accesses):
         return LaunchSide(ONE), "", None
     name = ("blocks", "blocks_y", "blocks_z")[axis]
-    line = next((one.line for one in body.accesses if BLOCK[axis] in one.index.atoms), 0)
+    line = next((access.line for access in body.accesses if BLOCK[axis] in access.index.atoms), 0)
     return LaunchSide(atom(name), line), name, None
 
 
@@ -259,14 +259,14 @@ def replaced(body: KernelBody, limits: Limits, values: Mapping[str, Polynomial])
     limits.replace_all(values)
     accesses = tuple(
         GlobalAccess(
-            one.array,
-            limits.substitute(one.index, values),
-            one.span,
-            one.touch,
-            tuple(map(bound, one.bounds)),
-            one.line,
+            access.array,
+            limits.substitute(access.index, values),
+            access.span,
+            access.touch,
+            tuple(map(bound, access.bounds)),
+            access.line,
         )
-        for one in body.accesses
+        for access in body.accesses
     )
     guards = tuple(map(bound, body.guards))
     shared = tuple(

@@ -34,7 +34,7 @@ class InferredArray:
 
 @dataclass(frozen=True)
 class Inference:
-    """What a kernel's body says.
+    """Facts inferred from a kernel's body.
 
     Attributes:
         arrays: By the parameter, or the path of a member.
@@ -75,7 +75,7 @@ class Inference:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a kernel beside its body.
+    """Facts about a kernel from outside its body.
 
     Attributes:
         arrays: Its arrays, by parameter or path of a member.

@@ -14,7 +14,7 @@ def largest(statements: str):
     text = f"__global__ void k(float *x, const unsigned char *b, int n, int m) {{ {statements} }}"
     body = read_body(text, read_kernels(text)[0])
     assert body is not None
-    access = next(one for one in body.accesses if one.array == "x")
+    access = next(access for access in body.accesses if access.array == "x")
     return Limits(body.opaque).largest(access.index, access.bounds)
 
 

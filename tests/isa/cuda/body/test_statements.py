@@ -22,7 +22,7 @@ def body_of(statements: str, signature: str = "float *x, float *y, int n", befor
 
 
 def touched(statements: str, **more: str) -> list[tuple[str, Touch, Polynomial]]:
-    return [(one.array, one.touch, one.index) for one in body_of(statements, **more).accesses]
+    return [(access.array, access.touch, access.index) for access in body_of(statements, **more).accesses]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ def inferred(text: str, block: tuple[str, ...] = (), grid: tuple[str, ...] = (),
     kernel = read_kernels(text)[0]
     body = read_body(text, kernel)
     assert body is not None
-    arrays = [one.name for one in kernel.parameters if one.is_pointer]
-    integers = [one.name for one in kernel.parameters if not one.is_pointer and one.dtype == "int32"]
-    parameters = [one.name for one in expected_macros(text)]
+    arrays = [parameter.name for parameter in kernel.parameters if parameter.is_pointer]
+    integers = [
+        parameter.name for parameter in kernel.parameters if not parameter.is_pointer and parameter.dtype == "int32"
+    ]
+    parameters = [macro.name for macro in expected_macros(text)]
     return infer(
         body,
         Known(
