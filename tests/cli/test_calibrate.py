@@ -146,7 +146,7 @@ def test_gpus_to_predict_for_are_named_on_the_command_line(monkeypatch: pytest.M
 
     def told(_: Path, options: RunOptions, *__: object) -> NoReturn:
         asked.append((options.gpus, options.measure))
-        raise UserError("enough")
+        raise UserError("enough", code="refused")
 
     monkeypatch.setattr("lab.runs.pipeline.run", told)
     monkeypatch.setattr("lab.base.workers.prepare", lambda: None)
