@@ -269,10 +269,11 @@ def _designated(part: Node) -> str:
         if part.type == "cast_expression":
             inner = part.child_by_field_name("value")
         elif part.type == "parenthesized_expression":
-            inner = part.named_child(0)
+            inner = next(iter(part.named_children), None)
         elif part.type == "call_expression" and part.child_by_field_name("arguments") is not None:
             listed = part.child_by_field_name("arguments")
-            inner = listed.named_child(0) if listed is not None else None
+            # a method such as `host.data()` takes no argument
+            inner = next(iter(listed.named_children), None) if listed is not None else None
         if inner is None:
             return written(part)
         part = inner

@@ -131,6 +131,20 @@ int main() { int rows = 4096, cols = 1 << 10; float *p; cudaMalloc(&p, rows * co
     )
 
 
+def test_a_copy_to_what_a_method_returns():
+    source = """__global__ void twice(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
+    void host(std::vector<float> &from, std::vector<float> &into) {
+        float *device_x, *device_y;
+        cudaMemcpy(device_x, from.data(), bytes, cudaMemcpyHostToDevice);
+        twice<<<4, 64>>>(device_x, device_y);
+        cudaMemcpy(into.data(), device_y, bytes, cudaMemcpyDeviceToHost);
+    }"""
+    (kernel,) = read_kernels(source)
+    launch = read_launch(source, kernel, set())
+    assert launch.grid == ("4",)
+    assert launch.block == ("64",)
+
+
 def test_a_source_may_end_anywhere_and_nest_deeply():
     host = "dim3 b(16), g = dim3(n / b.x); int c = 4 * sizeof(int); k<<<g, b, static_cast<int>(c)>>>(x, n, m, s);"
     whole = KERNEL + host
