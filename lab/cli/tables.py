@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from lab.cli.comparison import VERDICT_STYLES, interval_text
 from lab.cli.guesses import PROVISIONAL, summarise
 from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
-from lab.recorded.run_records import RunRecord, Status, VariantRecord
+from lab.recorded.run_records import Status, VariantRecord
 from lab.store import figures
 from lab.store.advice import advice_of
 from lab.store.constants import never_compared
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.experiment.variants import Planned
     from lab.isa.model import SourceLocation
     from lab.report.tuning.data import Champion
-    from lab.runs.compare import Change, Comparison
+    from lab.runs.compare import Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
     from lab.templates.plain.draft import Guess
@@ -43,8 +44,6 @@ _MAP_WIDTH = 200
 """Most columns of a map where the output has no width of its own."""
 _VERDICTS = {True: ("race-free", "green"), False: ("a race", "red"), None: ("not known", "yellow")}
 """Word and colour of each verdict on races."""
-_SOURCE_SHOWN = 60
-"""Most lines of a source diff."""
 _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 """Colours of consecutive threads."""
 
@@ -124,9 +123,9 @@ def print_changes(console: Console, comparison: Comparison) -> None:
     changed = [change for change in comparison.changes if change.verdict not in {"same", "ambiguous", "not compared"}]
     changed.sort(key=lambda change: abs((change.ratio or 0.0) - 1), reverse=True)
     for change in changed[:_BEST_SHOWN]:
-        ratio = "" if change.ratio is None else f" {change.ratio - 1:+.1%} ({_interval(change)}, {change.kind})"
+        ratio = "" if change.ratio is None else f" {change.ratio - 1:+.1%} ({interval_text(change)}, {change.kind})"
         name = f"{change.kernel} {change.label}".strip()
-        style = _VERDICT_STYLES.get(change.verdict, "")
+        style = VERDICT_STYLES.get(change.verdict, "")
         console.print(Text(f"  {change.verdict}: {change.variant_b} {name}{ratio}", style=style))
 
 
@@ -241,82 +240,6 @@ def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tupl
         console.print(Text(f"library: {folder}"))
     for page in outcome.pages[:1]:
         console.print(Text(f"report: {page}"))
-
-
-_VERDICT_STYLES = {"faster": "green", "mended": "green", "slower": "red", "broken": "bold red", "ambiguous": "yellow"}
-_CHANGES_SHOWN = 60
-
-
-def print_comparison(console: Console, comparison: Comparison, threshold: float) -> None:
-    """Print one line per variant, the largest losses first; then the counts."""
-    console.print(Text(f"A: {_run_in_words(comparison.a)}"))
-    console.print(Text(f"B: {_run_in_words(comparison.b)}"))
-    relative = ", relative to the baseline" if comparison.relative else ""
-    table = Table(box=None, pad_edge=False)
-    kinds = {change.kind for change in comparison.changes} - {None}
-    quantity = "estimate" if kinds == {Kind.PREDICTED} else "throughput"
-    headers = ("", "variant", f"{quantity} B / A{relative}", "95 % interval", "n", "code", "changes")
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    for change in sorted(comparison.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
-        mark = " ✗" if change.regressed(threshold) else ""
-        table.add_row(
-            Text(f"{change.verdict}{mark}", style=_VERDICT_STYLES.get(change.verdict, "")),
-            Text(f"{change.kernel} {change.label}".strip()),
-            "" if change.ratio is None else f"{change.ratio:.4f}",
-            "predicted" if change.kind is Kind.PREDICTED else _interval(change),
-            f"{change.n_a}, {change.n_b}" if change.n_a or change.n_b else "",
-            {True: "same", False: "differs", None: ""}[change.same_code],
-            Text(", ".join(f"{name} {_pair(*pair)}" for name, pair in change.figures.items() if pair[0] != pair[1])),
-        )
-    console.print(table)
-    _print_unlike(console, comparison)
-    if len(comparison.changes) > _CHANGES_SHOWN:
-        console.print(f"… and {len(comparison.changes) - _CHANGES_SHOWN} more; --json has them all")
-    if comparison.baseline is not None:
-        console.print(f"the baseline itself: {comparison.baseline:.4f} of its throughput in A", highlight=False)
-    for name, unmatched in (("A", comparison.only_a), ("B", comparison.only_b)):
-        if unmatched:
-            console.print(f"{len(unmatched)} variants are in {name} alone")
-    console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in comparison.counts.items())))
-
-
-def _interval(change: Change) -> str:
-    return "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}"
-
-
-def _print_unlike(console: Console, comparison: Comparison) -> None:
-    """Print the differences between two single variants, one per line, then those of their sources."""
-    if len(comparison.changes) != 1:
-        return
-    (change,) = comparison.changes
-    rows: list[tuple[str, ...]] = [(name, *pair) for name, pair in change.unlike.items()]
-    rows += [
-        (name, *("none" if value is None else f"{value:.6g}" for value in pair))
-        for name, pair in change.figures.items()
-        if pair[0] != pair[1] and name not in change.unlike
-    ]
-    table = Table(box=None, pad_edge=False)
-    for header in ("what differs", f"A {change.variant_a}", f"B {change.variant_b}"):
-        table.add_column(header, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    if rows:
-        console.print(table)
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in comparison.source[:_SOURCE_SHOWN]:
-        console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
-    if len(comparison.source) > _SOURCE_SHOWN:
-        console.print(f"… {len(comparison.source) - _SOURCE_SHOWN} more lines; --json has them all", highlight=False)
-
-
-def _run_in_words(run: RunRecord) -> str:
-    gpu = run.gpu.name if run.gpu else "no GPU"
-    return ", ".join(filter(None, [run.experiment, run.started, gpu, run.commit and f"commit {run.commit}"]))
-
-
-def _pair(before: float | None, after: float | None) -> str:
-    return " → ".join("none" if value is None else f"{value:.4g}" for value in (before, after))
 
 
 def print_findings(console: Console, findings: Iterable[Diagnosis]) -> None:
