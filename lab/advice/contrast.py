@@ -113,13 +113,8 @@ def contrast(a: ContrastSide, b: ContrastSide, ratio: float | None, tolerance: f
 def _cause(a: ContrastSide, b: ContrastSide, ratio: float | None, tolerance: float) -> DifferenceCause | None:
     """Return the cause of a difference; of variants that are equally fast, what differs most all the same."""
     if ratio is None or 1 / tolerance <= ratio <= tolerance:
-        sides = [("A", a, b), ("B", b, a)]
-        worst = max(
-            (pair for name, slow, fast in sides for pair in _excesses(name, slow, fast)),
-            key=lambda excess: excess.waste,
-            default=None,
-        )
-        return worst.cause if worst is not None and worst.waste >= _TELLING else None
+        excesses = [excess for sides in (("A", a, b), ("B", b, a)) for excess in _excesses(*sides)]
+        return max(excesses, key=lambda excess: (excess.alone, excess.waste)).cause if excesses else None
     name, slow, fast = ("A", a, b) if ratio > 1 else ("B", b, a)
     excesses = sorted(_excesses(name, slow, fast), key=lambda excess: (-round(excess.gain, 2), -excess.waste))
     needed = abs(math.log(ratio)) * _ACCOUNTS
@@ -131,10 +126,11 @@ def _cause(a: ContrastSide, b: ContrastSide, ratio: float | None, tolerance: flo
 
 @dataclass(frozen=True, slots=True)
 class _Excess:
-    """A finding, and by how much it is worse than that of the other variant."""
+    """A finding, by how much it is worse than that of the other variant, and whether the other has none like it."""
 
     gain: float
     waste: float
+    alone: bool
     cause: DifferenceCause
 
 
@@ -149,9 +145,12 @@ def _excesses(name: str, slow: ContrastSide, fast: ContrastSide) -> Iterator[_Ex
         waste = finding.waste - (other.waste if other else 0.0)
         hidden = finding.gain is not None and finding.gain < HIDDEN
         detail = finding.cause if other is None else f"{finding.cause}; the other: {other.cause}"
-        if gain >= HIDDEN or waste > 0:
+        if other is None or gain >= HIDDEN or waste > _TELLING:
             yield _Excess(
-                gain, waste, DifferenceCause(finding.rule, finding.place, name, detail, hidden, finding.remedy)
+                gain,
+                waste,
+                other is None,
+                DifferenceCause(finding.rule, finding.place, name, detail, hidden, finding.remedy),
             )
 
 
@@ -210,9 +209,14 @@ _MEMORY: Final[Mapping[str, Callable[[MemoryCount], float]]] = {
 }
 """Figures of a memory access that a resource's time grows with."""
 
+_OF_THE_LAUNCH: Final = frozenset({"starts of blocks", "ends of blocks", "launch", "power"})
+"""Resources that no line of the source uses."""
+
 
 def _line_of(resource: str, slow: ContrastSide, fast: ContrastSide) -> CodePlace:
     """Return the source line by which a variant uses a resource more than the other, or simply most."""
+    if resource in _OF_THE_LAUNCH:
+        return CodePlace()
     costs = _line_costs(slow.evidence, resource)
     if slow.source == fast.source and slow.source:
         less = _line_costs(fast.evidence, resource)

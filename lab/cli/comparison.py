@@ -53,10 +53,13 @@ def _answer(comparison: Comparison, change: Change) -> str:
         return f"{b} is {change.unlike['status'][1]} and {a} is {change.unlike['status'][0]}: {change.reasons[0]}"
     if change.ratio is None:
         return f"{b} and {a}: no times to compare{_why_untimed(change)}"
-    cause = _cause(comparison.contrast, decided=change.verdict is not Verdict.SAME)
+    cause = _cause(comparison.contrast, decided=change.verdict in (Verdict.FASTER, Verdict.SLOWER))
     if change.verdict is Verdict.SAME:
         within = f", within {change.tolerance - 1:.0%}" if change.kind is Kind.PREDICTED else ""
         return f"{b} and {a} take the same time, {_source_of(comparison, change)}{within}{cause}"
+    if change.verdict is Verdict.AMBIGUOUS:
+        source, range_ = _source_of(comparison, change), interval_text(change)
+        return f"{b} and {a} cannot be told apart: {change.ratio:.2f} x, {source}, {range_}{cause}"
     ratio, low, high = (value or 0.0 for value in (change.ratio, change.low, change.high))
     faster, slower = b, a
     if ratio < 1:
@@ -95,7 +98,7 @@ def _cause(contrast: Contrast | None, *, decided: bool) -> str:
     if decided and not cause.hidden:
         return f"; cause: {cause.name}{place} of {cause.holder}"
     hidden = ", hidden behind other costs" if cause.hidden else ""
-    return f"; changed most: {cause.name}{place} of {cause.holder}{hidden}" + (f"; {bound}" if bound else "")
+    return f"{f': {bound}' if bound else ''}; changed most: {cause.name}{place} of {cause.holder}{hidden}"
 
 
 def _detail(contrast: Contrast) -> str:

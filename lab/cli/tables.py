@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from lab.base.expressions import Scalar
 from lab.cli.comparison import VERDICT_STYLES, interval_text
 from lab.cli.guesses import PROVISIONAL, summarise
 from lab.cli.terminal import Text, columns, write
@@ -201,9 +205,45 @@ def _next_command(outcome: RunOutcome) -> str:
     ranked = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
     if len(ranked) > 1:
-        first, last = ranked[0].variant, ranked[-1].variant
-        return f"lab compare {place}#{last} {place}#{first}  (what the best does differently from the worst)"
+        best = ranked[0]
+        other = nearest(ranked)
+        apart = " ".join(f"{name}={figures.text(value)}" for name, value in _apart(other, best).items())
+        words = f"what {apart} would do to the best" if apart else "what the best does differently from the next"
+        return f"{_program()} compare {place} {other.variant} {best.variant}  ({words})"
     return ""
+
+
+def nearest(ranked: Sequence[VariantRecord]) -> VariantRecord:
+    """Return the neighbour of the best variant that says most: the fewest parameters apart, of these the slowest.
+
+    Args:
+        ranked: At least two variants, the best first.
+    """
+    best, *others = ranked
+    fewest = min(_distance(other, best) for other in others)
+    return [other for other in others if _distance(other, best) == fewest][-1]
+
+
+def _distance(a: VariantRecord, b: VariantRecord) -> tuple[int, int]:
+    """Return by how many properties two variants differ, besides parameters first."""
+    others = (a.kernel != b.kernel, a.problem != b.problem, a.arch != b.arch, a.compiler != b.compiler)
+    return sum(others), len(_apart(a, b))
+
+
+def _apart(a: VariantRecord, b: VariantRecord) -> dict[str, Scalar]:
+    """Return the parameters of a variant that the other has not, or with another value."""
+    return {name: value for name, value in a.parameters.items() if b.parameters.get(name) != value}
+
+
+def _program() -> str:
+    """Return the words that start this program from where it runs."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m lab"
+    found = shutil.which("lab")
+    if found is None and started.name == "lab":
+        return shlex.quote(sys.argv[0])
+    return "lab"
 
 
 def _resuming(command: str) -> str:

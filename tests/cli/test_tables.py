@@ -12,13 +12,13 @@ from rich.console import Console
 
 from lab.advice.finding import Advice, CodePlace, PerformanceFinding, Rule
 from lab.cli import tables
+from lab.cli.comparison import print_comparison
 from lab.cli.doctor import Diagnosis
 from lab.cli.tables import (
     print_advice,
     print_advice_on_best,
     print_best,
     print_changes,
-    print_comparison,
     print_emulation,
     print_findings,
     print_mapping,
@@ -219,8 +219,11 @@ def test_an_outcome_warns_and_names_the_next_command(console, make):
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), False))
     text = printed(console)
     assert text.count("warning: The clock fell.") == 1
-    ranked = sorted(store.records(), key=lambda record: record.throughput)
-    assert f"next: lab compare {store.folder}#{ranked[0].variant} {store.folder}#{ranked[-1].variant}" in text
+    ranked = figures.ranked(store.records(), figures.response_of(store.records()))
+    neighbour = next(record for record in ranked[1:] if record.variant in text.partition("next: ")[2])
+    assert f"compare {store.folder} {neighbour.variant} {ranked[0].variant}  (what " in text
+    differing = [name for name, value in ranked[0].parameters.items() if neighbour.parameters[name] != value]
+    assert len(differing) == 1
 
 
 def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
@@ -295,7 +298,7 @@ def test_a_comparison_of_two_variants_says_what_differs(console, make):
     change = replace(alike.changes[0], unlike=unlike, variant_b=two.variant)
     print_comparison(console, replace(alike, changes=(change,), source=("--- a", "+++ b", "-x", "+y")), 0.05)
     text = printed(console)
-    assert f"what differs  A {first.variant}  B {two.variant}" in text
+    assert ["what", "differs", "A", first.variant, "B", two.variant] in [line.split() for line in text.splitlines()]
     assert ["unroll", "1", "2"] in [line.split() for line in text.splitlines()]
     assert "-x\n+y" in text
 
