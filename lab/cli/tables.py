@@ -16,6 +16,7 @@ from rich.table import Table
 
 from lab.base.expressions import Scalar
 from lab.cli.comparison import VERDICT_STYLES, interval_text
+from lab.cli.figures import shown_figures
 from lab.cli.guesses import PROVISIONAL, summarise
 from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
@@ -66,37 +67,71 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
     compared = all(record.measurement and record.measurement.baseline for record in ranked)
     over = "baseline" if compared and response.kind is Kind.MEASURED else "median"
     middle = median(response.of(record) or 0.0 for record in ranked)
-    table = Table(box=None, pad_edge=False)
-    gpus = ", ".join(dict.fromkeys(record.prediction.gpu for record in ranked if record.prediction))
-    of = f" for {gpus}" if response.kind is Kind.PREDICTED and gpus else ""
-    figure = f"{response.title} ({response.unit}, {response.kind}{of})"
-    for header in ("", "variant", "", figure, f"/ {over}", "registers", "occupancy", "findings"):
-        table.add_column(header, justify="left" if header in {"", "variant", "findings"} else "right", overflow="fold")
     listed = [(str(number), record) for number, record in enumerate(ranked[:_BEST_SHOWN], 1)]
     if len(ranked) > _BEST_SHOWN:
         listed.append(("worst", ranked[-1]))
     longest = {}  # a throughput from a predicted time is below the ceiling, so that the ceiling's bound is not its own
     if response.basis is figures.Basis.SCORE:
         longest = {variant: score.bound for variant, score in scores(ranked).items()}
-    for place, record in listed:
-        value = response.of(record) or 0.0
-        timed = record.measurement
+    shown = shown_figures([record for _, record in listed], ranked, response)
+    gpus = dict.fromkeys(record.prediction.gpu for record in ranked if record.prediction)
+    if response.kind is Kind.MEASURED and outcome.run.gpu is not None:
+        where = f" on {outcome.run.gpu.name}"
+    else:
+        where = f" for {', '.join(gpus)}" if gpus else ""
+    console.print(Text(f"{shown.title}, {response.kind}{where}, in {shown.unit}{shown.note}", style="bold"))
+    rows = []
+    for (place, record), text in zip(listed, shown.texts, strict=True):
+        value, timed = response.of(record) or 0.0, record.measurement
         ratio = timed.ratio_to_baseline if timed and over == "baseline" else value / middle if middle else None
-        table.add_row(
-            place,
-            record.variant,
-            Text(figures.name_of(record)),
-            f"{value:.4g}",
-            "" if ratio is None else f"{ratio:.3f}",
-            registers_by_role(record) or (str(record.build.resources.registers) if record.build else ""),
-            f"{record.prediction.occupancy:.0%}" if record.prediction else "",
-            Text(_trouble(record, longest.get(record.variant, ""))),
+        rows.append(
+            {
+                "": place,
+                "variant": record.variant,
+                "name": shown.names[record.variant],
+                shown.unit: text,
+                f"/ {over}": "" if ratio is None else f"{ratio:.{3 if over == 'baseline' else 2}f}",
+                "registers": registers_by_role(record)
+                or (str(record.build.resources.registers) if record.build else ""),
+                "occupancy": f"{record.prediction.occupancy:.0%}" if record.prediction else "",
+                "findings": _trouble(record, longest.get(record.variant, "")),
+            }
         )
-    console.print(table)
+    _print_fitting(console, rows)
     if rule := figures.rule_of(ranked, response):
         console.print(Text(rule))
     if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in listed)):
         console.print(Text(doubt))
+
+
+_LEAST_NEEDED = ("findings", "occupancy", "registers")
+"""Columns that a narrow terminal leaves out, the first one first."""
+_LEFT_ALIGNED = frozenset({"", "variant", "name", "findings"})
+
+
+def _print_fitting(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows in as many columns as fit; names longer than that go on a line of their own."""
+    chosen = [header for header in rows[0] if any(row[header] for row in rows)]
+    for header in _LEAST_NEEDED:
+        if _width(rows, chosen) > console.width and header in chosen:
+            chosen.remove(header)
+    below = _width(rows, chosen) > console.width and "name" in chosen
+    if below:
+        chosen.remove("name")
+    table = Table(box=None, pad_edge=False)
+    for header in chosen:
+        title = "" if header == "name" else header
+        table.add_column(title, justify="left" if header in _LEFT_ALIGNED else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(row[header]) for header in chosen))
+    console.print(table)
+    for row in rows if below else ():
+        console.print(Text(f"{row['variant']}: {row['name']}"), soft_wrap=not console.is_terminal)
+
+
+def _width(rows: Sequence[Mapping[str, str]], chosen: Sequence[str]) -> int:
+    widths = [max(0 if one == "name" else len(one), *(len(row[one]) for row in rows)) for one in chosen]
+    return sum(widths) + 2 * (len(chosen) - 1)
 
 
 def _trouble(record: VariantRecord, longest: str) -> str:
@@ -370,7 +405,8 @@ def print_advice_on_best(console: Console, outcome: RunOutcome) -> None:
     with Store(outcome.folder) as store:
         best = store.record(ranked[0].variant)
         advice = advice_of(store.variant_folder(best.variant), best)
-    title = f"performance findings on {best.variant} {figures.name_of(best)}".rstrip()
+    gpu = f", gains for {best.prediction.gpu}" if best.prediction else ""
+    title = f"performance findings on {best.variant} {figures.name_of(best)}".rstrip() + gpu
     print_advice(console, advice, title, _BEST_FINDINGS)
 
 
