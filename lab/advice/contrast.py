@@ -327,9 +327,8 @@ def _used(count: MemoryCount | None) -> str:
 
 def _resources(a: VariantRecord, b: VariantRecord) -> Iterator[DifferentFact]:
     """Yield what the compiler and the launch need, and the occupancy that follows."""
-    builds = [record.build.resources if record.build else None for record in (a, b)]
-    if builds[0] is not None and builds[1] is not None:
-        first, second = builds
+    if a.build is not None and b.build is not None:
+        first, second = a.build.resources, b.build.resources
         yield from _different("registers", str(first.registers), str(second.registers))
         yield from _different("spilled bytes", str(first.spill_bytes), str(second.spill_bytes))
     if a.sass is not None and b.sass is not None:
@@ -353,10 +352,10 @@ def _shared(record: VariantRecord) -> str:
 
 def _mix(a: VariantRecord, b: VariantRecord) -> Iterator[DifferentFact]:
     """Yield executed instructions per thread, and the classes that change by a share of the larger count."""
-    counts = [_per_thread(record) for record in (a, b)]
-    if counts[0] is None or counts[1] is None:
+    first_counts, second_counts = _per_thread(a), _per_thread(b)
+    if first_counts is None or second_counts is None:
         return
-    (total_a, classes_a), (total_b, classes_b) = counts
+    (total_a, classes_a), (total_b, classes_b) = first_counts, second_counts
     if significant(total_a, 3) == significant(total_b, 3) and classes_a == classes_b:
         return
     yield from _different("executed per thread", significant(total_a, 3), significant(total_b, 3))

@@ -79,7 +79,12 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
         where = f" on {outcome.run.gpu.name}"
     else:
         where = f" for {', '.join(gpus)}" if gpus else ""
-    console.print(Text(f"{shown.title}, {response.kind}{where}, in {shown.unit}{shown.note}", style="bold"))
+    console.print(
+        Text(
+            f"{shown.title.removeprefix('predicted ')}, {response.kind}{where}, in {shown.unit}{shown.note}",
+            style="bold",
+        )
+    )
     rows = []
     for (place, record), text in zip(listed, shown.texts, strict=True):
         value, timed = response.of(record) or 0.0, record.measurement

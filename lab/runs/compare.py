@@ -263,7 +263,7 @@ def _contrast(change: Change, a: Side, b: Side) -> Contrast:
         detail = read_detail(side, variant)
         estimate = None if detail.record.status.failed else estimates.get(variant)
         sides.append(ContrastSide(detail.record, detail.evidence, advise(detail.evidence), estimate, detail.source))
-    return contrast(*sides, change.ratio, change.tolerance)
+    return contrast(sides[0], sides[1], change.ratio, change.tolerance)
 
 
 def _keyed(
