@@ -241,7 +241,7 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[
     print_advice_on_best(console if as_json else _stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
-            print_changes(console, compare_folders(outcome.previous, outcome.folder))
+            print_changes(console, compare_folders(outcome.previous, outcome.folder, explain=False))
     print_outcome(console, outcome, guesses)
     if as_json:
         from lab.report.columns import row
@@ -585,7 +585,7 @@ def compare(
     """
     from dataclasses import asdict
 
-    from lab.cli.tables import print_comparison
+    from lab.cli.comparison import print_comparison
     from lab.runs.compare import compare_folders
 
     if c is not None:  # RUN id1 id2

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from lab.base.expressions import Scalar
+from lab.cli.comparison import VERDICT_STYLES, interval_text
+from lab.cli.figures import shown_figures
 from lab.cli.guesses import PROVISIONAL, summarise
 from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
-from lab.recorded.run_records import RunRecord, Status, VariantRecord
+from lab.recorded.run_records import Status, VariantRecord
 from lab.store import figures
 from lab.store.advice import advice_of
 from lab.store.constants import never_compared
@@ -31,7 +37,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.experiment.variants import Planned
     from lab.isa.model import SourceLocation
     from lab.report.tuning.data import Champion
-    from lab.runs.compare import Change, Comparison
+    from lab.runs.compare import Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
     from lab.templates.plain.draft import Guess
@@ -43,8 +49,6 @@ _MAP_WIDTH = 200
 """Most columns of a map where the output has no width of its own."""
 _VERDICTS = {True: ("race-free", "green"), False: ("a race", "red"), None: ("not known", "yellow")}
 """Word and colour of each verdict on races."""
-_SOURCE_SHOWN = 60
-"""Most lines of a source diff."""
 _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 """Colours of consecutive threads."""
 
@@ -63,37 +67,76 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
     compared = all(record.measurement and record.measurement.baseline for record in ranked)
     over = "baseline" if compared and response.kind is Kind.MEASURED else "median"
     middle = median(response.of(record) or 0.0 for record in ranked)
-    table = Table(box=None, pad_edge=False)
-    gpus = ", ".join(dict.fromkeys(record.prediction.gpu for record in ranked if record.prediction))
-    of = f" for {gpus}" if response.kind is Kind.PREDICTED and gpus else ""
-    figure = f"{response.title} ({response.unit}, {response.kind}{of})"
-    for header in ("", "variant", "", figure, f"/ {over}", "registers", "occupancy", "findings"):
-        table.add_column(header, justify="left" if header in {"", "variant", "findings"} else "right", overflow="fold")
     listed = [(str(number), record) for number, record in enumerate(ranked[:_BEST_SHOWN], 1)]
     if len(ranked) > _BEST_SHOWN:
         listed.append(("worst", ranked[-1]))
     longest = {}  # a throughput from a predicted time is below the ceiling, so that the ceiling's bound is not its own
     if response.basis is figures.Basis.SCORE:
         longest = {variant: score.bound for variant, score in scores(ranked).items()}
-    for place, record in listed:
-        value = response.of(record) or 0.0
-        timed = record.measurement
-        ratio = timed.ratio_to_baseline if timed and over == "baseline" else value / middle if middle else None
-        table.add_row(
-            place,
-            record.variant,
-            Text(figures.name_of(record)),
-            f"{value:.4g}",
-            "" if ratio is None else f"{ratio:.3f}",
-            registers_by_role(record) or (str(record.build.resources.registers) if record.build else ""),
-            f"{record.prediction.occupancy:.0%}" if record.prediction else "",
-            Text(_trouble(record, longest.get(record.variant, ""))),
+    shown = shown_figures([record for _, record in listed], ranked, response)
+    gpus = dict.fromkeys(record.prediction.gpu for record in ranked if record.prediction)
+    if response.kind is Kind.MEASURED and outcome.run.gpu is not None:
+        where = f" on {outcome.run.gpu.name}"
+    else:
+        where = f" for {', '.join(gpus)}" if gpus else ""
+    console.print(
+        Text(
+            f"{shown.title.removeprefix('predicted ')}, {response.kind}{where}, in {shown.unit}{shown.note}",
+            style="bold",
         )
-    console.print(table)
+    )
+    rows = []
+    for (place, record), text in zip(listed, shown.texts, strict=True):
+        value, timed = response.of(record) or 0.0, record.measurement
+        ratio = timed.ratio_to_baseline if timed and over == "baseline" else value / middle if middle else None
+        rows.append(
+            {
+                "": place,
+                "variant": record.variant,
+                "name": shown.names[record.variant],
+                shown.unit: text,
+                f"/ {over}": "" if ratio is None else f"{ratio:.{3 if over == 'baseline' else 2}f}",
+                "registers": registers_by_role(record)
+                or (str(record.build.resources.registers) if record.build else ""),
+                "occupancy": f"{record.prediction.occupancy:.0%}" if record.prediction else "",
+                "findings": _trouble(record, longest.get(record.variant, "")),
+            }
+        )
+    _print_fitting(console, rows)
     if rule := figures.rule_of(ranked, response):
         console.print(Text(rule))
     if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in listed)):
         console.print(Text(doubt))
+
+
+_LEAST_NEEDED = ("findings", "occupancy", "registers")
+"""Columns that a narrow terminal leaves out, the first one first."""
+_LEFT_ALIGNED = frozenset({"", "variant", "name", "findings"})
+
+
+def _print_fitting(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows in as many columns as fit; names longer than that go on a line of their own."""
+    chosen = [header for header in rows[0] if any(row[header] for row in rows)]
+    for header in _LEAST_NEEDED:
+        if _width(rows, chosen) > console.width and header in chosen:
+            chosen.remove(header)
+    below = _width(rows, chosen) > console.width and "name" in chosen
+    if below:
+        chosen.remove("name")
+    table = Table(box=None, pad_edge=False)
+    for header in chosen:
+        title = "" if header == "name" else header
+        table.add_column(title, justify="left" if header in _LEFT_ALIGNED else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(row[header]) for header in chosen))
+    console.print(table)
+    for row in rows if below else ():
+        console.print(Text(f"{row['variant']}: {row['name']}"), soft_wrap=not console.is_terminal)
+
+
+def _width(rows: Sequence[Mapping[str, str]], chosen: Sequence[str]) -> int:
+    widths = [max(0 if one == "name" else len(one), *(len(row[one]) for row in rows)) for one in chosen]
+    return sum(widths) + 2 * (len(chosen) - 1)
 
 
 def _trouble(record: VariantRecord, longest: str) -> str:
@@ -124,9 +167,9 @@ def print_changes(console: Console, comparison: Comparison) -> None:
     changed = [change for change in comparison.changes if change.verdict not in {"same", "ambiguous", "not compared"}]
     changed.sort(key=lambda change: abs((change.ratio or 0.0) - 1), reverse=True)
     for change in changed[:_BEST_SHOWN]:
-        ratio = "" if change.ratio is None else f" {change.ratio - 1:+.1%} ({_interval(change)}, {change.kind})"
+        ratio = "" if change.ratio is None else f" {change.ratio - 1:+.1%} ({interval_text(change)}, {change.kind})"
         name = f"{change.kernel} {change.label}".strip()
-        style = _VERDICT_STYLES.get(change.verdict, "")
+        style = VERDICT_STYLES.get(change.verdict, "")
         console.print(Text(f"  {change.verdict}: {change.variant_b} {name}{ratio}", style=style))
 
 
@@ -202,9 +245,45 @@ def _next_command(outcome: RunOutcome) -> str:
     ranked = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
     if len(ranked) > 1:
-        first, last = ranked[0].variant, ranked[-1].variant
-        return f"lab compare {place}#{last} {place}#{first}  (what the best does differently from the worst)"
+        best = ranked[0]
+        other = nearest(ranked)
+        apart = " ".join(f"{name}={figures.text(value)}" for name, value in _apart(other, best).items())
+        words = f"what {apart} would do to the best" if apart else "what the best does differently from the next"
+        return f"{_program()} compare {place} {other.variant} {best.variant}  ({words})"
     return ""
+
+
+def nearest(ranked: Sequence[VariantRecord]) -> VariantRecord:
+    """Return the neighbour of the best variant that says most: the fewest parameters apart, of these the slowest.
+
+    Args:
+        ranked: At least two variants, the best first.
+    """
+    best, *others = ranked
+    fewest = min(_distance(other, best) for other in others)
+    return [other for other in others if _distance(other, best) == fewest][-1]
+
+
+def _distance(a: VariantRecord, b: VariantRecord) -> tuple[int, int]:
+    """Return by how many properties two variants differ, besides parameters first."""
+    others = (a.kernel != b.kernel, a.problem != b.problem, a.arch != b.arch, a.compiler != b.compiler)
+    return sum(others), len(_apart(a, b))
+
+
+def _apart(a: VariantRecord, b: VariantRecord) -> dict[str, Scalar]:
+    """Return the parameters of a variant that the other has not, or with another value."""
+    return {name: value for name, value in a.parameters.items() if b.parameters.get(name) != value}
+
+
+def _program() -> str:
+    """Return the words that start this program from where it runs."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m lab"
+    found = shutil.which("lab")
+    if found is None and started.name == "lab":
+        return shlex.quote(sys.argv[0])
+    return "lab"
 
 
 def _resuming(command: str) -> str:
@@ -241,82 +320,6 @@ def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tupl
         console.print(Text(f"library: {folder}"))
     for page in outcome.pages[:1]:
         console.print(Text(f"report: {page}"))
-
-
-_VERDICT_STYLES = {"faster": "green", "mended": "green", "slower": "red", "broken": "bold red", "ambiguous": "yellow"}
-_CHANGES_SHOWN = 60
-
-
-def print_comparison(console: Console, comparison: Comparison, threshold: float) -> None:
-    """Print one line per variant, the largest losses first; then the counts."""
-    console.print(Text(f"A: {_run_in_words(comparison.a)}"))
-    console.print(Text(f"B: {_run_in_words(comparison.b)}"))
-    relative = ", relative to the baseline" if comparison.relative else ""
-    table = Table(box=None, pad_edge=False)
-    kinds = {change.kind for change in comparison.changes} - {None}
-    quantity = "estimate" if kinds == {Kind.PREDICTED} else "throughput"
-    headers = ("", "variant", f"{quantity} B / A{relative}", "95 % interval", "n", "code", "changes")
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    for change in sorted(comparison.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
-        mark = " ✗" if change.regressed(threshold) else ""
-        table.add_row(
-            Text(f"{change.verdict}{mark}", style=_VERDICT_STYLES.get(change.verdict, "")),
-            Text(f"{change.kernel} {change.label}".strip()),
-            "" if change.ratio is None else f"{change.ratio:.4f}",
-            "predicted" if change.kind is Kind.PREDICTED else _interval(change),
-            f"{change.n_a}, {change.n_b}" if change.n_a or change.n_b else "",
-            {True: "same", False: "differs", None: ""}[change.same_code],
-            Text(", ".join(f"{name} {_pair(*pair)}" for name, pair in change.figures.items() if pair[0] != pair[1])),
-        )
-    console.print(table)
-    _print_unlike(console, comparison)
-    if len(comparison.changes) > _CHANGES_SHOWN:
-        console.print(f"… and {len(comparison.changes) - _CHANGES_SHOWN} more; --json has them all")
-    if comparison.baseline is not None:
-        console.print(f"the baseline itself: {comparison.baseline:.4f} of its throughput in A", highlight=False)
-    for name, unmatched in (("A", comparison.only_a), ("B", comparison.only_b)):
-        if unmatched:
-            console.print(f"{len(unmatched)} variants are in {name} alone")
-    console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in comparison.counts.items())))
-
-
-def _interval(change: Change) -> str:
-    return "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}"
-
-
-def _print_unlike(console: Console, comparison: Comparison) -> None:
-    """Print the differences between two single variants, one per line, then those of their sources."""
-    if len(comparison.changes) != 1:
-        return
-    (change,) = comparison.changes
-    rows: list[tuple[str, ...]] = [(name, *pair) for name, pair in change.unlike.items()]
-    rows += [
-        (name, *("none" if value is None else f"{value:.6g}" for value in pair))
-        for name, pair in change.figures.items()
-        if pair[0] != pair[1] and name not in change.unlike
-    ]
-    table = Table(box=None, pad_edge=False)
-    for header in ("what differs", f"A {change.variant_a}", f"B {change.variant_b}"):
-        table.add_column(header, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    if rows:
-        console.print(table)
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in comparison.source[:_SOURCE_SHOWN]:
-        console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
-    if len(comparison.source) > _SOURCE_SHOWN:
-        console.print(f"… {len(comparison.source) - _SOURCE_SHOWN} more lines; --json has them all", highlight=False)
-
-
-def _run_in_words(run: RunRecord) -> str:
-    gpu = run.gpu.name if run.gpu else "no GPU"
-    return ", ".join(filter(None, [run.experiment, run.started, gpu, run.commit and f"commit {run.commit}"]))
-
-
-def _pair(before: float | None, after: float | None) -> str:
-    return " → ".join("none" if value is None else f"{value:.4g}" for value in (before, after))
 
 
 def print_findings(console: Console, findings: Iterable[Diagnosis]) -> None:
@@ -407,7 +410,8 @@ def print_advice_on_best(console: Console, outcome: RunOutcome) -> None:
     with Store(outcome.folder) as store:
         best = store.record(ranked[0].variant)
         advice = advice_of(store.variant_folder(best.variant), best)
-    title = f"performance findings on {best.variant} {figures.name_of(best)}".rstrip()
+    gpu = f", gains for {best.prediction.gpu}" if best.prediction else ""
+    title = f"performance findings on {best.variant} {figures.name_of(best)}".rstrip() + gpu
     print_advice(console, advice, title, _BEST_FINDINGS)
 
 

@@ -57,7 +57,10 @@ class Output(Console):
 
 def stdout() -> Output:
     """Return a console on standard output."""
-    return Output() if sys.stdout.isatty() else Output(width=UNBOUNDED, no_color=True)
+    if sys.stdout.isatty():
+        return Output()
+    columns_set = os.environ.get("COLUMNS", "")
+    return Output(width=int(columns_set) if columns_set.isdigit() and int(columns_set) else UNBOUNDED, no_color=True)
 
 
 def stderr() -> Output:

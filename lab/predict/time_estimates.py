@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from lab.isa.model import InstructionClass
-from lab.predict.score import KernelScore
+from lab.predict.score import TOLERANCE, KernelScore
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Status, VariantRecord
 
@@ -36,6 +36,14 @@ SWEEP_ERROR: Final = 1.2
 In half of the sweeps of experiments/plain and experiments/others, two thirds of the variants were within 1.12 of the
 sweep's median error, in three quarters within 1.25.
 """
+
+SCHEDULERS_TOLERANCE: Final = 0.02
+"""Relative difference of two times by the schedulers that means nothing: docs/explanation/model.md finds that orders of
+instructions that change throughput by 2 % and more are within its error on one loop."""
+MUTUAL_ERROR: Final = MappingProxyType(
+    {SCHEDULERS: (SCHEDULERS_TOLERANCE, 1 + SCHEDULERS_TOLERANCE), COUNTS: (TOLERANCE, SWEEP_ERROR)}
+)
+"""Tolerance of two times, and error factor of their ratio, by model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,27 @@ def estimates(records: Sequence[VariantRecord]) -> dict[str, TimeEstimate]:
     modelled = all(record.estimate is not None and record.estimate.tflops * record.flops > 0 for record in running)
     if running and modelled and not any(map(_counts_others, running)):
         return {record.variant: _of_schedulers(record) for record in running}
-    kernel_scores = scores(records)
-    return {variant: _of_counts(kernel_score) for variant, kernel_score in kernel_scores.items()}
+    return _by_counts(records)
+
+
+def mutual_estimates(
+    first: Sequence[VariantRecord], second: Sequence[VariantRecord]
+) -> tuple[dict[str, TimeEstimate], dict[str, TimeEstimate]]:
+    """Estimate the times of two runs whose variants are to be compared with each other, by one model for both."""
+    both = estimates(first), estimates(second)
+    if len({estimate.origin for side in both for estimate in side.values()}) > 1:
+        return _by_counts(first), _by_counts(second)
+    return both
+
+
+def mutual_error(first: TimeEstimate, second: TimeEstimate) -> tuple[float, float]:
+    """Return the factor below which two times are equal to the model, and the error factor of their ratio."""
+    tolerance, error = MUTUAL_ERROR[SCHEDULERS if first.origin == second.origin == SCHEDULERS else COUNTS]
+    return 1 + tolerance, error
+
+
+def _by_counts(records: Sequence[VariantRecord]) -> dict[str, TimeEstimate]:
+    return {variant: _of_counts(kernel_score) for variant, kernel_score in scores(records).items()}
 
 
 def cannot_tell(compared: Sequence[TimeEstimate]) -> bool:

@@ -7,26 +7,32 @@ the scatter within each run, not what differs between two sessions (clocks, temp
 `relative` compares throughputs relative to the baseline that was interleaved with each variant, which cancels most of
 that.
 
-Where nothing was measured, estimates are compared: they have no scatter, so that the interval is the ratio itself.
+Where one of two variants was not measured, their predicted times are compared, by one model for both
+(`lab.predict.time_estimates`). The interval is then the ratio with the model's mutual error. Times within its tolerance
+are the same.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.advice.advise import advise
+from lab.advice.contrast import Contrast, ContrastSide, contrast
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.measured.timing import Kind, Measurement, Samples
+from lab.predict.time_estimates import TimeEstimate, mutual_error, mutual_estimates
 from lab.recorded.run_records import RunRecord, VariantRecord
-from lab.runs.sides import Side, read_side
+from lab.runs.sides import Side, read_detail, read_side
 from lab.store import figures
 from lab.store.figures import text
 
@@ -51,6 +57,23 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedTime:
+    """The time of one of two variants.
+
+    Attributes:
+        ms: Milliseconds of a launch: the median, or the predicted time.
+        low: The 20th percentile, or the least likely time.
+        high: The 80th percentile, or the greatest likely time.
+        gpu: The GPU that it was predicted for; empty where it was measured, on that of its run.
+    """
+
+    ms: float
+    low: float
+    high: float
+    gpu: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One variant in both runs.
 
@@ -68,6 +91,10 @@ class Change:
         same_code: Both runs have the same SASS; None where one has none.
         figures: Name to its values in A and in B: registers, spills, shares and counts of the hot loop.
         kind: `measured` where times were compared, `predicted` where estimates were; None where there is no ratio.
+        tolerance: Ratios up to this factor count as the same.
+        time_a: Time in A, of that kind; None where there is no ratio.
+        time_b: Time in B.
+        reasons: Why A and B have their status; empty where there is nothing to say.
         unlike: What else differs, as texts of A and of B by name: parameters, problem, compiler, architecture, and
             instructions of the SASS hot loop by class.
     """
@@ -85,6 +112,10 @@ class Change:
     same_code: bool | None
     figures: Mapping[str, tuple[float | None, float | None]]
     kind: Kind | None = None
+    tolerance: float = 1 + SAME
+    time_a: ComparedTime | None = None
+    time_b: ComparedTime | None = None
+    reasons: tuple[str, str] = ("", "")
     unlike: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def regressed(self, threshold: float) -> bool:
@@ -107,6 +138,7 @@ class Comparison:
         baseline: Baseline's throughput in B over that in A, median over the variants; None without one in both.
         relative: Throughputs are relative to the baseline's.
         source: Lines of a unified diff of the sources, where two single variants were compared.
+        contrast: The causes and facts that tell the leading change's variants apart; None where that was not asked for.
     """
 
     a: RunRecord
@@ -117,11 +149,22 @@ class Comparison:
     baseline: float | None
     relative: bool
     source: tuple[str, ...] = ()
+    contrast: Contrast | None = None
+
+    @property
+    def leading(self) -> Change:
+        """The change to tell first: what broke, else the surest and largest difference in time."""
+        return max(self.changes, key=_weight)
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
         """Number of variants with each verdict."""
         return Counter(change.verdict for change in self.changes)
+
+
+def _weight(change: Change) -> tuple[bool, bool, float]:
+    decided = change.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    return change.verdict is Verdict.BROKEN, decided, abs(math.log(change.ratio)) if change.ratio else -1.0
 
 
 def compare(
@@ -130,6 +173,7 @@ def compare(
     *,
     relative: bool = False,
     seed: int = 0,
+    peers: tuple[Sequence[VariantRecord], Sequence[VariantRecord]] | None = None,
 ) -> Comparison:
     """Compare two runs.
 
@@ -138,6 +182,7 @@ def compare(
         b: Facts and records of the second.
         relative: Compare throughputs relative to the interleaved baseline.
         seed: Seed of the bootstrap.
+        peers: All variants of both runs, from which predicted times follow; the records themselves by default.
 
     Raises:
         UserError: the runs have no variant in common.
@@ -150,10 +195,13 @@ def compare(
             "the two runs have no variant in common",
             code="nothing-left",
             found=f"{len(records_a)} and {len(records_b)} variants",
-            accepted="runs of one experiment, or of two with the same kernel names, parameters and problems",
+            accepted="runs of one experiment, runs with the same kernel names, parameters and problems, or one "
+            "variant of each: A#ID B#ID",
         )
     rng = np.random.default_rng(seed)
-    changes = tuple(_change(keyed_a[key], keyed_b[key], relative=relative, rng=rng) for key in common)
+    pairs = [(keyed_a[key], keyed_b[key]) for key in common]
+    predicted = _predicted(pairs, *(peers or (records_a, records_b)), relative=relative)
+    changes = tuple(_change(before, after, predicted, relative=relative, rng=rng) for before, after in pairs)
     drifts = [
         before.baseline.median / after.baseline.median
         for key in common
@@ -171,28 +219,51 @@ def compare(
     )
 
 
-def compare_folders(a: Path | str, b: Path | str, *, relative: bool = False) -> Comparison:
+def compare_folders(a: Path | str, b: Path | str, *, relative: bool = False, explain: bool = True) -> Comparison:
     """Compare two runs or two variants, given by path; see `lab.runs.sides` and `compare`.
+
+    Two runs of a single variant each are compared as these variants are, whatever their parameters.
+
+    Args:
+        a: The first side.
+        b: The second side.
+        relative: Compare throughputs relative to the interleaved baseline.
+        explain: Contrast the variants of the leading change.
 
     Raises:
         UserError: the runs have no variant in common, or lack the variant that is named.
         StoreError: there is no run, or it cannot be read.
     """
     first, second = read_side(str(a)), read_side(str(b))
-    if first.single and second.single:
-        return _compare_variants(first, second, relative=relative)
-    return compare((first.run, first.records), (second.run, second.records), relative=relative)
+    if len(first.records) == len(second.records) == 1:
+        compared = _compare_variants(first, second, relative=relative)
+    else:
+        sides, peers = ((first.run, first.records), (second.run, second.records)), (first.peers, second.peers)
+        compared = compare(*sides, relative=relative, peers=peers)
+    return replace(compared, contrast=_contrast(compared.leading, first, second)) if explain else compared
 
 
 def _compare_variants(a: Side, b: Side, *, relative: bool) -> Comparison:
     """Compare two variants with any parameters."""
     ((record_a,), (record_b,)) = a.records, b.records
-    change = _change(record_a, record_b, relative=relative, rng=np.random.default_rng(0))
+    predicted = _predicted([(record_a, record_b)], a.peers, b.peers, relative=relative)
+    change = _change(record_a, record_b, predicted, relative=relative, rng=np.random.default_rng(0))
     lines: tuple[str, ...] = ()
     if a.source is not None and b.source is not None:
         sources = a.source.splitlines(), b.source.splitlines()
         lines = tuple(difflib.unified_diff(*sources, record_a.variant, record_b.variant, n=1, lineterm=""))
     return Comparison(a.run, b.run, (change,), (), (), None, relative, lines)
+
+
+def _contrast(change: Change, a: Side, b: Side) -> Contrast:
+    """Contrast the variants of a change by all that is stored of them."""
+    predicted = mutual_estimates(a.peers, b.peers)
+    sides = []
+    for side, variant, estimates in zip((a, b), (change.variant_a, change.variant_b), predicted, strict=True):
+        detail = read_detail(side, variant)
+        estimate = None if detail.record.status.failed else estimates.get(variant)
+        sides.append(ContrastSide(detail.record, detail.evidence, advise(detail.evidence), estimate, detail.source))
+    return contrast(sides[0], sides[1], change.ratio, change.tolerance)
 
 
 def _keyed(
@@ -221,20 +292,45 @@ def _name(record: VariantRecord) -> str:
     return f"{record.variant} {record.kernel} {record.label}".strip()
 
 
-def _change(a: VariantRecord, b: VariantRecord, *, relative: bool, rng: np.random.Generator) -> Change:
-    ratio = low = high = kind = None
+_Predicted = tuple[Mapping[str, TimeEstimate], Mapping[str, TimeEstimate]]
+"""Predicted times of both runs, by variant."""
+
+
+def _predicted(
+    pairs: Sequence[tuple[VariantRecord, VariantRecord]],
+    peers_a: Sequence[VariantRecord],
+    peers_b: Sequence[VariantRecord],
+    *,
+    relative: bool,
+) -> _Predicted:
+    """Predict the times of both runs, where times of some pair are missing."""
+    if relative or all(a.measurement and b.measurement for a, b in pairs):
+        return {}, {}
+    return mutual_estimates(peers_a, peers_b)
+
+
+def _change(
+    a: VariantRecord, b: VariantRecord, predicted: _Predicted, *, relative: bool, rng: np.random.Generator
+) -> Change:
+    ratio = low = high = kind = before = after = None
+    tolerance, same = 1 + SAME, False
     timed = _times(a, relative=relative), _times(b, relative=relative)
     if timed[0] and timed[1]:
         (ratio, low, high), kind = ratio_interval(timed[0], timed[1], rng), Kind.MEASURED
-    elif not timed[0] and not timed[1] and (before := _estimate(a)) and (after := _estimate(b)):
-        ratio = low = high = after / before
-        kind = Kind.PREDICTED
+        before, after = (ComparedTime(side[0].median, side[0].p20, side[0].p80) for side in timed)
+    elif not a.status.failed and not b.status.failed:
+        first, second = predicted[0].get(a.variant), predicted[1].get(b.variant)
+        if first is not None and second is not None:
+            kind, ratio = Kind.PREDICTED, first.ms / second.ms
+            tolerance, error = mutual_error(first, second)
+            low, high, same = ratio / error, ratio * error, 1 / tolerance <= ratio <= tolerance
+            before, after = _predicted_time(a, first), _predicted_time(b, second)
     return Change(
         kernel=b.kernel,
         label=b.label,
         variant_a=a.variant,
         variant_b=b.variant,
-        verdict=_verdict(a, b, low, high),
+        verdict=_verdict(a, b, low, high, same=same),
         ratio=ratio,
         low=low,
         high=high,
@@ -243,12 +339,17 @@ def _change(a: VariantRecord, b: VariantRecord, *, relative: bool, rng: np.rando
         same_code=a.build.sass_sha256 == b.build.sass_sha256 if a.build and b.build else None,
         figures={name: (of(a), of(b)) for name, of in _FIGURES.items()},
         kind=kind,
+        tolerance=tolerance,
+        time_a=before,
+        time_b=after,
+        reasons=(a.reason, b.reason),
         unlike=dict(_unlike(a, b)),
     )
 
 
-def _estimate(record: VariantRecord) -> float | None:
-    return None if record.status.failed else figures.estimated(record)
+def _predicted_time(record: VariantRecord, estimate: TimeEstimate) -> ComparedTime:
+    gpu = record.prediction.gpu if record.prediction else ""
+    return ComparedTime(estimate.ms, estimate.low_ms, estimate.high_ms, gpu)
 
 
 def _unlike(a: VariantRecord, b: VariantRecord) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -301,12 +402,20 @@ def ratio_interval(a: Sequence[Samples], b: Sequence[Samples], rng: np.random.Ge
     return point_a / point_b, float(low), float(high)
 
 
-def _verdict(a: VariantRecord, b: VariantRecord, low: float | None, high: float | None) -> Verdict:
+def _verdict(
+    a: VariantRecord,
+    b: VariantRecord,
+    low: float | None,
+    high: float | None,
+    *,
+    same: bool = False,
+) -> Verdict:
+    """Return the verdict; `same` is what is known of predicted times within their tolerance."""
     if a.status.failed != b.status.failed:
         return Verdict.BROKEN if b.status.failed else Verdict.MENDED
     if low is None or high is None:
         return Verdict.NOT_COMPARED
-    if low > 1 - SAME and high < 1 + SAME:
+    if same or (low > 1 - SAME and high < 1 + SAME):
         return Verdict.SAME
     if low > 1:
         return Verdict.FASTER

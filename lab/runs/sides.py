@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.advice.evidence import Evidence
 from lab.base.collecting import uncollected
 from lab.base.errors import Location, StoreError, UserError, did_you_mean
 from lab.base.files import read_regular
@@ -16,6 +17,7 @@ from lab.base.folder import Folder
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store import published
+from lab.store.advice import evidence_of, evidence_of_listings
 from lab.store.codec import RUN, VARIANT
 from lab.store.database import Store, variant_folder
 from lab.store.decoding import plain
@@ -37,12 +39,31 @@ class Side:
         records: Its variants, or the chosen one alone.
         single: One variant was chosen.
         source: CUDA source of the chosen variant; None where none was chosen or the run's files lack it.
+        peers: All variants of the run, from which a predicted time follows.
+        place: Location of the run.
     """
 
     run: RunRecord
     records: tuple[VariantRecord, ...]
     single: bool = False
     source: str | None = None
+    peers: tuple[VariantRecord, ...] = ()
+    place: Path = Path()
+
+
+@dataclass(frozen=True, slots=True)
+class VariantDetail:
+    """Everything that is stored of one variant.
+
+    Attributes:
+        record: Its complete record.
+        evidence: The evidence for performance findings.
+        source: Its CUDA source; empty where the run's files lack it.
+    """
+
+    record: VariantRecord
+    evidence: Evidence
+    source: str
 
 
 def read_side(name: str) -> Side:
@@ -58,23 +79,50 @@ def read_side(name: str) -> Side:
     place, mark, beginning = name.rpartition("#")
     if not mark or Path(name).exists():
         run, records = _read(Path(name))
-        return Side(run, records)
+        return Side(run, records, peers=records, place=Path(name))
     run, records = _read(Path(place))
     chosen = _chosen(records, beginning, place)
-    return Side(run, (chosen,), single=True, source=_source(Path(place), chosen.variant))
+    source = _source(Path(place), chosen.variant)
+    return Side(run, (chosen,), single=True, source=source, peers=records, place=Path(place))
+
+
+def read_detail(side: Side, variant: str) -> VariantDetail:
+    """Read everything that is stored of a variant.
+
+    Raises:
+        StoreError: The run has no such variant, or it cannot be read.
+    """
+    place = side.place
+    folder = place.parent if place.is_file() else place
+    if place.is_file() or Folder(folder).check(published.RECORDS):
+        complete = next((record for record in _complete(place)[1] if record.variant == variant), None)
+        if complete is None:
+            raise StoreError(f"{place} holds no variant {variant}")
+    else:
+        with Store(place) as store:
+            complete = store.record(variant)
+    source = _source(place, variant) or ""
+    if Folder(folder).check(published.RECORDS):
+        listings = published.read_listings(folder).get(variant, {})
+        return VariantDetail(complete, evidence_of_listings(listings, complete), source)
+    return VariantDetail(complete, evidence_of(variant_folder(folder, variant), complete), source)
 
 
 def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """Read a run and its records, without what a comparison does not need."""
-    if path.is_file():
-        run, records = _read_file(path)
-    elif Folder(path).check(published.RECORDS):
-        committed = published.read_records(path)
-        run, records = committed.run, committed.records
-    else:
+    if not path.is_file() and not Folder(path).check(published.RECORDS):
         with Store(path) as store:
             return store.run(), lean_records(store)
+    run, records = _complete(path)
     return run, tuple(map(lean, records))
+
+
+def _complete(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    """Read a run and its complete records from a file or a folder of committed results."""
+    if path.is_file():
+        return _read_file(path)
+    committed = published.read_records(path)
+    return committed.run, committed.records
 
 
 def _read_file(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lab.advice.advise import advise
-from lab.advice.evidence import of_variant
+from lab.advice.evidence import Evidence, of_variant
 from lab.advice.finding import Advice
 from lab.base.errors import ReaderError
 from lab.base.folder import Folder
@@ -22,21 +24,30 @@ def advice_of(folder: Folder, record: VariantRecord) -> Advice:
         folder: The variant's folder. Listings that are absent or cannot be read are left out.
         record: Its complete record.
     """
-    return advise(of_variant(record, _ptx(folder), _sass(folder)))
+    return advise(evidence_of(folder, record))
 
 
-def _ptx(folder: Folder) -> Module | None:
-    text = folder.read_text("kernel.ptx")
+def evidence_of(folder: Folder, record: VariantRecord) -> Evidence:
+    """Return the evidence on a variant; see `advice_of`."""
+    ptx, sass = folder.read_text("kernel.ptx"), folder.read_text("kernel.sass")
+    return of_variant(record, _ptx(ptx), _sass(sass, _lines(folder) if sass else LineTable()))
+
+
+def evidence_of_listings(texts: Mapping[str, str], record: VariantRecord) -> Evidence:
+    """Return the evidence on a variant of committed results, whose listings are texts by file name."""
+    return of_variant(record, _ptx(texts.get("kernel.ptx")), _sass(texts.get("kernel.sass"), LineTable()))
+
+
+def _ptx(text: str | None) -> Module | None:
     try:
         return read_ptx(text, "kernel.ptx") if text else None
     except ReaderError:
         return None
 
 
-def _sass(folder: Folder) -> Module | None:
-    text = folder.read_text("kernel.sass")
+def _sass(text: str | None, lines: LineTable) -> Module | None:
     try:
-        return read_sass(text, _lines(folder), "kernel.sass") if text else None
+        return read_sass(text, lines, "kernel.sass") if text else None
     except ReaderError:
         return None
 

@@ -17,7 +17,7 @@ from lab.isa.mix import Counts, KernelMix
 from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind, Merit
 from lab.predict.score import TOLERANCE
-from lab.predict.time_estimates import cannot_tell, estimates
+from lab.predict.time_estimates import SCHEDULERS_TOLERANCE, cannot_tell, estimates
 from lab.predict.variant_scores import rate, scores
 from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store.memo import remembered
@@ -234,11 +234,15 @@ class Response:
         return f"{self.title} ({self.unit}, {self.kind})"
 
 
-_TOLERANCE: Final = {Basis.MEASURED: 0.005, Basis.ESTIMATE: 0.02, Basis.SCORE: TOLERANCE, Basis.CEILING: 1e-6}
+_TOLERANCE: Final = {
+    Basis.MEASURED: 0.005,
+    Basis.ESTIMATE: SCHEDULERS_TOLERANCE,
+    Basis.SCORE: TOLERANCE,
+    Basis.CEILING: 1e-6,
+}
 """Relative differences that mean nothing. Measured: medians of one session repeat within half a per cent at the median
-of reports/h200 (what a variant's own samples scatter is added by `noise`). Estimate: docs/explanation/model.md finds
-that orders of instructions that change throughput by 2 % and more are within its error on one loop. Score:
-`lab.predict.score`."""
+of reports/h200 (what a variant's own samples scatter is added by `noise`). Estimate:
+`lab.predict.time_estimates`. Score: `lab.predict.score`."""
 
 
 @remembered

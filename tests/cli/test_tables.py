@@ -12,13 +12,13 @@ from rich.console import Console
 
 from lab.advice.finding import Advice, CodePlace, PerformanceFinding, Rule
 from lab.cli import tables
+from lab.cli.comparison import print_comparison
 from lab.cli.doctor import Diagnosis
 from lab.cli.tables import (
     print_advice,
     print_advice_on_best,
     print_best,
     print_changes,
-    print_comparison,
     print_emulation,
     print_findings,
     print_mapping,
@@ -136,12 +136,13 @@ def test_a_map_shows_skipped_elements_and_its_coalescing(console):
 def test_the_best_five_and_the_worst_are_in_the_table(console, make):
     store = make("sweep")
     print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
-    head, *rows, rule = printed(console).splitlines()
+    title, head, *rows, rule = printed(console).splitlines()
     assert rule.startswith("Variants of one problem are ranked by their throughput over that of cublas")
     ranked = sorted(store.records(), key=lambda record: -record.measurement.ratio_to_baseline)
     assert [row.split()[1] for row in rows] == [record.variant for record in (*ranked[:5], ranked[-1])]
     assert [row.split()[0] for row in rows] == ["1", "2", "3", "4", "5", "worst"]
-    assert "throughput (TFLOP/s, measured)" in head
+    assert title == "throughput, measured on NVIDIA H200, in TFLOP/s"
+    assert "TFLOP/s" in head.split()
     assert "/ baseline" in head
     assert f"{ranked[0].measurement.ratio_to_baseline:.3f}" in rows[0]
     assert str(ranked[0].build.resources.registers) in rows[0].split()
@@ -176,8 +177,8 @@ def test_the_table_names_fences_of_the_gpu_in_the_hot_loop(console, make):
 def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_with_the_median(console, make):
     store = make("no_gpu")
     print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
-    head = printed(console).splitlines()[0]
-    assert "predicted for NVIDIA H200)" in head
+    title, head = printed(console).splitlines()[:2]
+    assert "predicted for NVIDIA H200, in TFLOP/s" in title
     assert "/ median" in head
 
 
@@ -199,11 +200,22 @@ def test_beside_a_throughput_from_a_predicted_time_stands_what_takes_longest_in_
 def test_the_table_ranks_by_a_declared_rate(console, make, counting_keys):
     store = counting_keys(make("sweep"))
     print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
-    head, first, *_ = printed(console).splitlines()
+    title, _, first, *_ = printed(console).splitlines()
     best = min(store.records(), key=lambda record: record.measurement.samples.median)
-    assert "throughput (Mkeys/s, measured)" in head
+    assert title == "throughput, measured on NVIDIA H200, in Mkeys/s"
     assert first.split()[1] == best.variant
     assert f"{2000 / best.measurement.samples.median:.4g}" in first.split()
+
+
+def test_in_80_columns_no_line_of_the_table_is_folded(make):
+    store, narrow = make("sweep"), Console(file=io.StringIO(), width=80)
+    print_best(narrow, RunOutcome(store.folder, store.run(), store.records, (), False))
+    _, _, *rows = narrow.file.getvalue().splitlines()
+    ranked = figures.ranked(store.records(), figures.response_of(store.records()))
+    for place, (row, record) in enumerate(zip(rows, ranked[:5], strict=False), 1):
+        assert row.split()[:2] == [str(place), record.variant]
+        assert "…" not in row
+        assert len(row) <= 80
 
 
 def test_a_run_in_which_all_failed_has_no_table(console, make):
@@ -219,8 +231,11 @@ def test_an_outcome_warns_and_names_the_next_command(console, make):
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), False))
     text = printed(console)
     assert text.count("warning: The clock fell.") == 1
-    ranked = sorted(store.records(), key=lambda record: record.throughput)
-    assert f"next: lab compare {store.folder}#{ranked[0].variant} {store.folder}#{ranked[-1].variant}" in text
+    ranked = figures.ranked(store.records(), figures.response_of(store.records()))
+    neighbour = next(record for record in ranked[1:] if record.variant in text.partition("next: ")[2])
+    assert f"compare {store.folder} {neighbour.variant} {ranked[0].variant}  (what " in text
+    differing = [name for name, value in ranked[0].parameters.items() if neighbour.parameters[name] != value]
+    assert len(differing) == 1
 
 
 def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
@@ -295,7 +310,7 @@ def test_a_comparison_of_two_variants_says_what_differs(console, make):
     change = replace(alike.changes[0], unlike=unlike, variant_b=two.variant)
     print_comparison(console, replace(alike, changes=(change,), source=("--- a", "+++ b", "-x", "+y")), 0.05)
     text = printed(console)
-    assert f"what differs  A {first.variant}  B {two.variant}" in text
+    assert ["what", "differs", "A", first.variant, "B", two.variant] in [line.split() for line in text.splitlines()]
     assert ["unroll", "1", "2"] in [line.split() for line in text.splitlines()]
     assert "-x\n+y" in text
 
