@@ -49,7 +49,7 @@ def read_sources(source: Path, sources: SourceFolders | None = None) -> SourceUn
     if source.suffix not in SUFFIXES:
         raise UserError(
             "not a CUDA source",
-            code="wrong-value",
+            code="unsupported",
             at=Location(source),
             found=source.suffix,
             accepted=(*SUFFIXES, ".py"),

@@ -40,10 +40,10 @@ def said(make):
     )
 
     def lines(contrast, **fields):
-        console = Console(file=io.StringIO(), width=80)
-        told = replace(whole, changes=(replace(change, **fields),), contrast=contrast)
-        print_comparison(console, told, 0.05)
-        return console.file.getvalue().splitlines()
+        written = io.StringIO()
+        changed = replace(whole, changes=(replace(change, **fields),), contrast=contrast)
+        print_comparison(Console(file=written, width=80), changed, 0.05)
+        return written.getvalue().splitlines()
 
     return lines
 

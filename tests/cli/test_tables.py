@@ -208,9 +208,10 @@ def test_the_table_ranks_by_a_declared_rate(console, make, counting_keys):
 
 
 def test_in_80_columns_no_line_of_the_table_is_folded(make):
-    store, narrow = make("sweep"), Console(file=io.StringIO(), width=80)
-    print_best(narrow, RunOutcome(store.folder, store.run(), store.records, (), False))
-    _, _, *rows = narrow.file.getvalue().splitlines()
+    store, written = make("sweep"), io.StringIO()
+    outcome = RunOutcome(store.folder, store.run(), store.records, (), False)
+    print_best(Console(file=written, width=80), outcome)
+    _, _, *rows = written.getvalue().splitlines()
     ranked = figures.ranked(store.records(), figures.response_of(store.records()))
     for place, (row, record) in enumerate(zip(rows, ranked[:5], strict=False), 1):
         assert row.split()[:2] == [str(place), record.variant]

@@ -59,7 +59,7 @@ def test_mistakes_are_named(source, asked, words):
 
 
 def test_only_cuda_is_tried(tmp_path):
-    with pytest.raises(UserError, check=coded("syntax", found=".ptx")):
+    with pytest.raises(UserError, check=coded("unsupported", found=".ptx")):
         experiment_of(tmp_path / "k.ptx", Asked())
 
 

@@ -32,7 +32,7 @@ def _traced_once() -> Iterator[None]:
     @wraps(traced)
     def traced_once(request):
         if request.program.kernel.name in _SEEN:
-            return None
+            return None, ()
         _SEEN.add(request.program.kernel.name)
         return traced(request)
 

@@ -60,7 +60,7 @@ COMMANDS = {
     ],
     "try": [
         ["try", "absent.cu"], ["try", "host.cu"], ["try", "notes.txt"], ["try", "kernel.cu", "--m", "8"],
-        ["try", "kernel.cu", "--n", "some"],
+        ["try", "kernel.cu", "--rows", "3"],
     ],
     "new": [["new", "absent.cu"], ["new", "host.cu"], ["new", "notes.txt"], ["new", "kernel.cu", "--kernel", "scales"]],
     "inspect": [
