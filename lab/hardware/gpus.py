@@ -30,7 +30,6 @@ _MEASURED = "H200"
 """The product on which the built-in constants of the estimates were measured."""
 
 KIB = 1024
-MIB = 1024 * KIB
 
 
 _MOST_GPCS = 12

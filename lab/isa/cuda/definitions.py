@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lab.isa.cuda.tokens import CONDITION, TokenKind, live_tokens
+from lab.isa.cuda.tokens import TokenKind, condition_word, live_tokens
 
 _DEFINE = re.compile(r"#\s*define\s+([^\W\d]\w*)(\([^)]*\)?)?[ \t]*(.*)$")
 _GUARD = re.compile(r"#\s*(?:ifndef\s+(\w+)|if\s+!\s*defined\s*\(?\s*(\w+))")
@@ -40,8 +40,7 @@ def definitions(text: str) -> tuple[Definition, ...]:
         if token.kind is not TokenKind.DIRECTIVE:
             continue
         line = uncommented(token.text)
-        condition = CONDITION.match(line)
-        word = condition[1] if condition else ""
+        word = condition_word(line)
         if word.startswith("if"):
             guard = _GUARD.match(line)
             guards.append((guard[1] or guard[2]) if guard else "")

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ZERO = re.compile(r"#\s*if\s+(?:0|false)\s*$")
-CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b")
+_CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b")
 OPENING, CLOSING = "([{", ")]}"
 
 
@@ -76,6 +76,12 @@ def tokens(text: str) -> tuple[Token, ...]:
     )
 
 
+def condition_word(directive: str) -> str:
+    """Return the word of a conditional line, such as `ifdef` or `endif`; empty for another directive."""
+    match = _CONDITION.match(directive)
+    return match[1] if match else ""
+
+
 @lru_cache(maxsize=4)  # as of `tokens`
 def live_tokens(text: str) -> tuple[Token, ...]:
     """Return the tokens of a source without those hidden by `#if 0`."""
@@ -83,8 +89,7 @@ def live_tokens(text: str) -> tuple[Token, ...]:
     hides: list[bool] = []  # one per open condition
     hidden = 0  # number of open conditions that hide
     for token in tokens(text):
-        match = CONDITION.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
-        word = match[1] if match else ""
+        word = condition_word(token.text) if token.kind is TokenKind.DIRECTIVE else ""
         was_hidden = hidden
         if word.startswith("if"):
             hides.append(bool(_ZERO.match(token.text)))
@@ -110,8 +115,7 @@ def behind(stream: Sequence[Token], opening: int) -> int:
     for index in range(opening, len(stream)):
         token = stream[index]
         if token.kind is TokenKind.DIRECTIVE:
-            match = CONDITION.match(token.text)
-            word = match[1] if match else ""
+            word = condition_word(token.text)
             if word.startswith("if"):
                 later.append(False)
             elif word.startswith("el"):

@@ -17,7 +17,7 @@ import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
 
 from lab.isa.cuda.definitions import Definition, definitions
-from lab.isa.cuda.tokens import CLOSING, CONDITION, OPENING, Token, TokenKind, live_tokens
+from lab.isa.cuda.tokens import CLOSING, OPENING, Token, TokenKind, condition_word, live_tokens
 
 _LANGUAGE = Language(tree_sitter_cuda.language())
 _ENCODING = "utf-16-le"
@@ -226,8 +226,7 @@ def _conditions(stream: Sequence[Token]) -> list[list[list[Token]]]:
     closed: list[list[list[Token]]] = []
     opened: list[list[list[Token]]] = []
     for token in stream:
-        match = CONDITION.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
-        word = match[1] if match else ""
+        word = condition_word(token.text) if token.kind is TokenKind.DIRECTIVE else ""
         if word.startswith("if"):
             opened.append([[]])
         elif word.startswith("el") and opened:
