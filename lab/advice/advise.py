@@ -66,12 +66,12 @@ def advise(evidence: Evidence) -> Advice:
     """
     findings: list[PerformanceFinding] = []
     skipped: list[Skipped] = []
-    for one in _RULES:
-        missing = evidence.lacks(one.needs)
+    for rule_set in _RULES:
+        missing = evidence.lacks(rule_set.needs)
         if missing is not None:
-            skipped += [Skipped(rule, missing) for rule in one.rules]
+            skipped += [Skipped(rule, missing) for rule in rule_set.rules]
         else:
-            findings += one.find(evidence)
-            skipped += one.undecided(evidence)
+            findings += rule_set.find(evidence)
+            skipped += rule_set.undecided(evidence)
     findings.sort(key=lambda found: (-round(found.gain or 1.0, 2), -found.waste))
     return Advice(tuple(findings), tuple(skipped))

@@ -84,7 +84,7 @@ class DifferentFact:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """What tells two variants apart.
+    """The difference between two variants, and its cause.
 
     Attributes:
         cause: The fact that explains most of the difference; None where nothing is known.

@@ -156,14 +156,14 @@ class Evidence:
                         groups.setdefault((key, instruction.source or instruction.line), []).append(
                             (instruction, count)
                         )
-        made = []
+        accesses = []
         for (key, _), members in groups.items():
             members.sort(key=lambda pair: -_waste(pair[1]))
             total = sum((count for _, count in members), MemoryCount())
             patterns = [self.pattern(one.line, key) for one, _ in members]
             known = next((pattern for pattern in patterns if pattern is not None), None)
-            made.append(SourceAccess(key, total, tuple(one for one, _ in members), known))
-        return tuple(made)
+            accesses.append(SourceAccess(key, total, tuple(one for one, _ in members), known))
+        return tuple(accesses)
 
     def pattern(self, line: int, key: str) -> AccessPattern | None:
         """Return the addresses of a PTX line's access of a kind; None where they are not known."""
@@ -261,11 +261,13 @@ def _loop_lines(functions: Iterable[Function]) -> frozenset[int]:
 
 def of_variant(record: VariantRecord, ptx: Module | None, sass: Module | None) -> Evidence:
     """Return the evidence on a variant from its complete record and its listings."""
-    done = record.emulation
+    emulation = record.emulation
     counts = None
-    if done is not None and done.lines:
+    if emulation is not None and emulation.lines:
         counts = {
-            line: LineCounts(group.warps, group.threads, group.memory) for group in done.lines for line in group.lines
+            line: LineCounts(group.warps, group.threads, group.memory)
+            for group in emulation.lines
+            for line in group.lines
         }
     launches = [record.launch] if record.launch is not None else [step.launch for step in record.steps]
     work = real_work(record)
@@ -273,7 +275,7 @@ def of_variant(record: VariantRecord, ptx: Module | None, sass: Module | None) -
         ptx,
         sass,
         counts,
-        done.patterns if done is not None and counts is not None else None,
+        emulation.patterns if emulation is not None and counts is not None else None,
         max(launches, key=lambda one: math.prod(one.grid), default=None),
         record.build.resources if record.build is not None else None,
         work.gpu if work is not None else None,
@@ -291,7 +293,7 @@ def _sizes(record: VariantRecord) -> tuple[tuple[int, int], ...]:
 
 
 def of_emulation(
-    done: Emulation,
+    emulation: Emulation,
     ptx: Module,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
@@ -302,16 +304,18 @@ def of_emulation(
     """Return the evidence on a launch on the CPU.
 
     Args:
-        done: The launch, with addresses taken down.
+        emulation: The launch, with addresses taken down.
         ptx: The module that was executed.
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
         sass: Machine code of the same source.
         resources: Of the kernel.
     """
-    counts = {line.line: LineCounts(line.warps, line.threads, line.memory) for line in done.lines}
-    entries = frozenset({done.kernel})
-    return Evidence(ptx, sass, counts or None, done.patterns, LaunchRecord(grid, block, 0), resources, entries=entries)
+    counts = {line.line: LineCounts(line.warps, line.threads, line.memory) for line in emulation.lines}
+    entries = frozenset({emulation.kernel})
+    return Evidence(
+        ptx, sass, counts or None, emulation.patterns, LaunchRecord(grid, block, 0), resources, entries=entries
+    )
 
 
 def threads(launch: LaunchRecord) -> int:

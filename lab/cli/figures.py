@@ -15,7 +15,7 @@ from lab.store.figures import Basis, Response
 
 @dataclass(frozen=True, slots=True)
 class ShownFigures:
-    """What a results table shows of the ranking figure.
+    """The columns of a results table for the ranking figure.
 
     Attributes:
         title: Its name.

@@ -59,8 +59,7 @@ def stdout() -> Output:
     """Return a console on standard output."""
     if sys.stdout.isatty():
         return Output()
-    columns_set = os.environ.get("COLUMNS", "")
-    return Output(width=int(columns_set) if columns_set.isdigit() and int(columns_set) else UNBOUNDED, no_color=True)
+    return Output(width=UNBOUNDED, no_color=True)
 
 
 def stderr() -> Output:

@@ -180,7 +180,7 @@ def _gpus(raw: MeasuringFile, document: yamlfile.Document) -> tuple[str, ...]:
             at = document.at("gpu") if isinstance(raw.gpu, str) else document.at("gpu", i)
             raise UserError(
                 error.message,
-                code="wrong-value",
+                code=error.code,
                 at=at,
                 key="gpu",
                 found=name,

@@ -22,31 +22,32 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
     for access in evidence.accesses("global.atomic", "shared.atomic"):
         count = access.count
         shared = access.key == "shared.atomic"
-        each = count.updates / max(1, count.requests if shared else count.sectors)
+        updates_per_request = count.updates / max(1, count.requests if shared else count.sectors)
         lanes = (
             sum((evidence.counts or {})[instruction.line].threads for instruction in access.instructions)
             / count.requests
         )
-        gain = _gain(evidence, access, together=each if each >= _LEAST else 1.0)
-        if each < _LEAST and (shared or gain is None or gain < _LEAST_GAIN):
+        gain = _gain(evidence, access, together=updates_per_request if updates_per_request >= _LEAST else 1.0)
+        if updates_per_request < _LEAST and (shared or gain is None or gain < _LEAST_GAIN):
             continue
         yield PerformanceFinding(
             Rule.CONTENDED_ATOMIC,
             evidence.place(access.instructions[0], *_SASS),
-            _cause(access, each, lanes),
+            _cause(access, updates_per_request, lanes),
             "combine the warp's values first (shuffles or __reduce_add_sync, one atomic per warp)"
             if shared
             else "combine in the warp (shuffles) and in the block (shared memory), then one atomic per block",
-            1 - 1 / each if each >= _LEAST else 0.5,
+            1 - 1 / updates_per_request if updates_per_request >= _LEAST else 0.5,
             gain,
         )
 
 
-def _cause(access: SourceAccess, each: float, lanes: float) -> str:
+def _cause(access: SourceAccess, updates_per_request: float, lanes: float) -> str:
     where = "shared" if access.key == "shared.atomic" else "global"
-    if each < _LEAST:
+    if updates_per_request < _LEAST:
         return f"{access.count.requests:,} requests update few {where} addresses one after the other"
-    return f"{each:.3g} of {lanes:.3g} lanes per request update the same {where} address one after the other"
+    together = f"{updates_per_request:.3g} of {lanes:.3g} lanes per request"
+    return f"{together} update the same {where} address one after the other"
 
 
 def _gain(evidence: Evidence, access: SourceAccess, *, together: float) -> float | None:

@@ -50,12 +50,12 @@ def _number(count: int, bits: str) -> str:
 
 
 def _without(work: LaunchWork, share: float) -> LaunchWork:
-    kept = 1 - share
+    remaining = 1 - share
     by_class = dict(work.by_class)
     for cls in (InstructionClass.INTEGER, InstructionClass.CONVERT, InstructionClass.SPECIAL, InstructionClass.COMPARE):
         if cls in by_class:
-            by_class[cls] *= kept
+            by_class[cls] *= remaining
     chain = work.chain
     if chain is not None:
-        chain = replace(chain, stalls=chain.stalls * kept, others=chain.others * kept)
-    return replace(work, instructions=work.instructions * kept, by_class=by_class, chain=chain)
+        chain = replace(chain, stalls=chain.stalls * remaining, others=chain.others * remaining)
+    return replace(work, instructions=work.instructions * remaining, by_class=by_class, chain=chain)

@@ -31,14 +31,14 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
         return
     registers = _fitting_registers(gpu, used, launch, now) if "registers" in limits else used.registers
     shared = used.shared_bytes + launch.dynamic_shared_bytes
-    kept = _fitting_bytes(gpu, now) if "shared memory" in limits else shared
-    if registers < (1 - _MOST) * used.registers or kept < (1 - _MOST) * shared:
+    fitting_shared = _fitting_bytes(gpu, now) if "shared memory" in limits else shared
+    if registers < (1 - _MOST) * used.registers or fitting_shared < (1 - _MOST) * shared:
         return
     saved = [
         f"{count} of {of} {name}"
         for count, of, name in (
             (used.registers - registers, used.registers, "registers per thread"),
-            (shared - kept, shared, "bytes of shared memory per block"),
+            (shared - fitting_shared, shared, "bytes of shared memory per block"),
         )
         if count > 0
     ]
