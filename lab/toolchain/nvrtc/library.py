@@ -8,10 +8,12 @@ by their files, even if two versions share a soname.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,7 +93,8 @@ class NvrtcLibrary:
         try:
             for kernel in kernels:
                 self._call("nvrtcAddNameExpression", program, from_global_scope(kernel).encode())
-            result = api.nvrtcCompileProgram(program, len(options), _strings(options))
+            with _own_locale():
+                result = api.nvrtcCompileProgram(program, len(options), _strings(options))
             log = self._bytes("ProgramLog", program).decode(errors="replace")
             if result != _SUCCESS:
                 return NvrtcOutput(ok=False, ptx="", cubin=b"", log=log or f"error: {self._text(result).decode()}")
@@ -153,6 +156,21 @@ def load(path: Path) -> NvrtcLibrary:
         MissingToolError: It cannot be loaded.
     """
     return NvrtcLibrary(path)
+
+
+@contextlib.contextmanager
+def _own_locale() -> Iterator[None]:
+    """Restore the thread's locale, which NVRTC 11.8 leaves at C; Python would then decode files as ASCII."""
+    if sys.platform == "win32":  # which has no uselocale
+        yield
+        return
+    uselocale = ctypes.CDLL(None).uselocale
+    uselocale.argtypes, uselocale.restype = [ctypes.c_void_p], ctypes.c_void_p
+    before = uselocale(None)  # which queries
+    try:
+        yield
+    finally:
+        uselocale(before)
 
 
 def _strings(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:

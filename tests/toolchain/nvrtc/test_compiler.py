@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import locale
 import os
 import pickle
 import re
@@ -213,11 +214,13 @@ def test_a_file_that_is_no_library_is_passed_over(compiler, monkeypatch, tmp_pat
     ("release", "isa"), [("11.8", "7.8"), ("12.9", "8.8")]
 )  # CUDA Toolkit release notes: PTX ISA versions
 def test_an_older_release_beside_this_one(compiler, release, isa):
+    encoding = locale.getencoding()
     old = nvrtc.find_nvrtc(release)
     if old is None:
         pytest.skip(f"NVRTC {release} is not installed: python -m pip install -e '.[compilers]'")
     request = CompileRequest(AXPY, "axpy.cu", "sm_90")
     made, newer = old.compile(request), compiler.compile(request)
+    assert locale.getencoding() == encoding  # 11.8 leaves the thread's locale at C
     assert f".version {isa}" in made.ptx
     assert f"V{release}." in made.ptx
     assert f"V{compiler.version}" in newer.ptx
