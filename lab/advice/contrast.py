@@ -199,6 +199,7 @@ _ARITHMETIC: Final[Mapping[str, frozenset[C]]] = {
 """Classes of the instructions that a resource of the time model executes."""
 _MEMORY: Final[Mapping[str, Callable[[MemoryCount], float]]] = {
     "shared memory": lambda count: count.wavefronts,
+    "constant cache": lambda count: count.passes,
     "L1": lambda count: count.sectors,
     "L2 reads": lambda count: count.sectors,
     "L2 writes": lambda count: count.sectors,

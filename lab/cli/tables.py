@@ -497,16 +497,16 @@ def _print_coalescing(console: Console, facts: Facts) -> None:
 
 def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
     table = Table(title="memory", title_justify="left", box=None, pad_edge=False)
-    for header in ("access", "requests", "wavefronts", "conflicts", "sectors / request", "bytes used"):
+    for header in ("access", "requests", "wavefronts or passes", "conflicts", "sectors / request", "bytes used"):
         table.add_column(header, justify="left" if header == "access" else "right")
     for name, count in traffic.items():
-        shared = name.startswith("shared")
+        shared, constant = name.startswith("shared"), name.startswith("const")
         table.add_row(
             name,
             f"{count.requests:,}",
-            f"{count.wavefronts:,}" if shared else "",
+            f"{count.wavefronts:,}" if shared else f"{count.passes:,}" if constant else "",
             f"{count.bank_conflicts:,}" if shared else "",
-            "" if shared else f"{count.sectors_per_request:.2f}",
+            "" if shared or constant else f"{count.sectors_per_request:.2f}",
             f"{count.bytes_used:,}",
         )
     return table

@@ -52,6 +52,7 @@ from lab.emulator.results import (
     IndexedBuffer,
     LineCount,
     LoopCounts,
+    MemoryCount,
     ReuseCount,
     Stored,
     StructureArgument,
@@ -100,6 +101,7 @@ def launch(
     constants: Mapping[str, NDArray[Any] | TensorMapArgument] | None = None,
     schedule: int | None = None,
     trace: bool = False,
+    tables: Collection[str] = (),
     cluster: tuple[int, int, int] | None = None,
     blocks: Sequence[int] | None = None,
     work: int | None = None,
@@ -133,6 +135,7 @@ def launch(
             races gives the same results in every order, but for the rounding of atomic sums.
         trace: Also say what the first blocks read again, and with which addresses. The interpreter executes these for
             it, whatever the engine.
+        tables: Names of the buffers whose size is the same for all problems, which the trace counts apart.
         cluster: Cluster shape (blocks along x, y, z) the launch requests; None for the kernel's own.
         blocks: The blocks to execute, numbered as in `lab.emulator.batch.Batch`, whole clusters; None for all.
         work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:
@@ -190,11 +193,12 @@ def launch(
         error,
         monitor,
     )
-    reuse, patterns = _traced(request) if trace else (None, ())
+    reuse, patterns = _traced(request, tables) if trace else (None, ())
     waits = _block_waits(request)  # before the launch changes the caller's buffers
     if monitor is not None:
         monitor.begin(geometry.blocks)
-    return replace(_launched(request, engine), reuse=reuse, patterns=patterns, waits_for_blocks=waits)
+    result = _with_constant_passes(_launched(request, engine), program, patterns)
+    return replace(result, reuse=reuse, patterns=patterns, waits_for_blocks=waits)
 
 
 def _launched(request: _Request, engine: EngineChoice) -> Emulation:
@@ -383,9 +387,9 @@ def _block_waits(request: _Request) -> BlockWait | None:
     return find_block_waits(lambda: _unwatched(request, _WAITS))
 
 
-def _traced(request: _Request) -> tuple[ReuseCount | None, tuple[AccessPattern, ...]]:
+def _traced(request: _Request, tables: Collection[str]) -> tuple[ReuseCount | None, tuple[AccessPattern, ...]]:
     """Return the data reuse of the first blocks, interpreted on copies of the buffers."""
-    geometry, trace, cluster = request.geometry, AccessTrace(), request.geometry.cluster
+    geometry, trace, cluster = request.geometry, AccessTrace(tables), request.geometry.cluster
     plan = _unwatched(request, _TRACED, trace)
     size = math.prod(cluster)
     block_count = max(1, THREADS // (padded_threads(geometry.block) * size)) * size
@@ -619,6 +623,28 @@ def _grid_workspace(space: AddressSpace) -> int:
     region = space.allocate("grid workspace", "global", _WORKSPACE_BYTES)
     region.data[:4] = np.frombuffer(np.uint32(_WORKSPACE_BYTES).tobytes(), np.uint8)
     return region.base
+
+
+def _with_constant_passes(result: Emulation, program: Program, patterns: Iterable[AccessPattern]) -> Emulation:
+    """Add the passes of constant loads to the counts, as many per request as in the traced ones.
+
+    Neither engine counts them in every launch: lanes of a warp nearly always read the same word.
+    """
+    traced = {pattern.line: pattern for pattern in patterns if pattern.key == "const.load" and pattern.requests}
+    if result.counts is None or not traced:
+        return result
+    lines = tuple(
+        replace(line, memory={**line.memory, "const.load": _constant_traffic(line, traced[line.line])})
+        if line.line in traced
+        else line
+        for line in result.lines
+    )
+    return replace(result, lines=lines, counts=summary(lines), loops=_loops(program, lines))
+
+
+def _constant_traffic(line: LineCount, pattern: AccessPattern) -> MemoryCount:
+    passes = round(line.warps * pattern.cost / pattern.requests) if pattern.cost > pattern.requests else 0
+    return MemoryCount(requests=line.warps, bytes_used=line.threads * pattern.width, passes=passes)
 
 
 def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:

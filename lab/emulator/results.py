@@ -273,6 +273,8 @@ class MemoryCount:
             element; shared memory: for each request, the updates of its busiest bank.
         chunks: Atomics in global memory: distinct chunks of `lab.hardware.memory.CHUNK_BYTES` touched, which spread
             over the L2 slices; for several instructions, the largest number of one of them.
+        passes: Constant memory: distinct words, each of which takes a pass, summed over requests whose lanes read
+            different ones. A word that all lanes read takes none: it is an operand of the instruction that uses it.
     """
 
     requests: int = 0
@@ -282,6 +284,7 @@ class MemoryCount:
     ideal_wavefronts: int = 0
     updates: int = 0
     chunks: int = 0
+    passes: int = 0
 
     @property
     def bank_conflicts(self) -> int:
@@ -307,6 +310,7 @@ class MemoryCount:
             self.ideal_wavefronts + other.ideal_wavefronts,
             self.updates + other.updates,
             max(self.chunks, other.chunks),
+            self.passes + other.passes,
         )
 
 
@@ -330,6 +334,8 @@ class ReuseCount:
         filled: Distinct bytes stored.
         passes: Passes of the loads through L1's data banks, summed over requests: the words of each request's busiest
             bank. 0 in records of older runs.
+        table_first: Sectors that a block reads first in a table: a buffer whose size is the same for all problems.
+        table_again: Entries of `again` in tables.
     """
 
     sectors: int = 0
@@ -345,6 +351,8 @@ class ReuseCount:
     written: int = 0
     filled: int = 0
     passes: int = 0
+    table_first: int = 0
+    table_again: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +363,7 @@ class AccessPattern:
 
     Attributes:
         line: PTX line.
-        key: As of `ExecutedCounts.memory`, or `const.load`.
+        key: As of `ExecutedCounts.memory`.
         width: Bytes of a lane's access.
         lanes: Byte offsets of the 32 lanes in their buffer, or in the block's shared memory, in the request that costs
             most beyond its ideal cost; -1 for a lane that takes no part.
@@ -383,7 +391,8 @@ class LineCount:
         cls: `InstructionClass` value.
         warps: Warp instructions issued.
         threads: Thread instructions whose guard was true.
-        memory: Traffic, for instructions on shared or global memory, by the keys of `ExecutedCounts.memory`.
+        memory: Traffic, for instructions on shared, global or constant memory, by the keys of
+            `ExecutedCounts.memory`.
     """
 
     line: int
@@ -411,9 +420,9 @@ class ExecutedCounts:
         warps_by_opcode: Opcode to warp instructions.
         threads_by_opcode: Opcode to thread instructions.
         memory: `shared.load`, `shared.store`, `shared.atomic`, `shared.copy`, `global.load`, `global.store`,
-            `global.atomic`, `global.copy` to traffic; generic accesses count where they fell. The copies are the two
-            sides of cp.async and of bulk copies. The fragments of wmma count as element-wise accesses, which is not how
-            the hardware moves them.
+            `global.atomic`, `global.copy`, `const.load` to traffic; generic accesses count where they fell. The copies
+            are the two sides of cp.async and of bulk copies. Constant loads are there if the launch was traced. The
+            fragments of wmma count as element-wise accesses, which is not how the hardware moves them.
     """
 
     warps: int

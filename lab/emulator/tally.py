@@ -207,8 +207,9 @@ def _traffic_of(key: str, addresses: Addresses, width: int, lanes: Lanes) -> tup
             int(ideal_wavefronts(by_warp, width, active, loads=loads).sum()),
             updates,
             0,
+            0,
         )
-    return requests, 0, int(global_sectors(by_warp, width, active).sum()), used_bytes, 0, updates, 0
+    return requests, 0, int(global_sectors(by_warp, width, active).sum()), used_bytes, 0, updates, 0, 0
 
 
 def _copied(copy: Copy) -> tuple[int, ...]:
@@ -217,8 +218,8 @@ def _copied(copy: Copy) -> tuple[int, ...]:
     active, fetched = by_warp.active, by_warp.fetched
     waves = copy_wavefronts(by_warp)
     ideal = np.minimum(waves, ideal_wavefronts(by_warp.targets, copy.width, active, loads=False))
-    shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum(), 0, 0
-    global_side = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0, 0, 0
+    shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum(), 0, 0, 0
+    global_side = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0, 0, 0, 0
     return tuple(int(value) for value in (*shared, *global_side))
 
 

@@ -4,7 +4,8 @@ L1
     An SM's L1 is what shared memory leaves of 256 KB (sm_90). The resident blocks share it alike, and each keeps what
     it read last. A sector that is read again comes from L1 if the block has read fewer lines since than its share
     holds. Distances of at least half of what a block reads are those of passes over it: they grow with the block's
-    work. Shorter ones belong to neighbouring elements and stay.
+    work. Shorter ones belong to neighbouring elements and stay. So do those in tables, buffers whose size is the same
+    for all problems, which a block of more work reads again instead of reading more of them.
 L2
     All resident blocks share it, so that a sector comes back after what all of them read in its distance, and what they
     store meanwhile, since stores take lines of L2 too. Where that is more than L2 holds, DRAM sends the share that does
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES
@@ -58,10 +60,12 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
         return None
     scale = sectors / counted.sectors
     first = counted.sectors - sum(counted.again)
+    repeated = counted.table_first * (1 - 1 / residence.growth)  # what a block of more work reads again of tables
     likely, least, greatest = (
-        first + missed(counted, residence.lines * factor, residence.growth) for factor in (1, _UNSURE, 1 / _UNSURE)
+        first - repeated + missed(counted, residence.lines * factor, residence.growth)
+        for factor in (1, _UNSURE, 1 / _UNSURE)
     )
-    share = first / max(counted.read, 1) * scale  # blocks read the sectors that they share once each
+    share = (first - repeated) / max(counted.read, 1) * scale  # blocks read the sectors that they share once each
     return Fetched(
         counted.lines * scale,
         likely * scale,
@@ -87,11 +91,14 @@ def missed(counted: ReuseCount, lines: float, growth: float) -> float:
 
 def _missed(counted: ReuseCount, lines: float, growth: float) -> Iterator[tuple[float, float]]:
     """Yield for each distance class the sectors that `lines` do not hold, and its longest distance in lines."""
-    for power, count in enumerate(counted.again):
+    for power, (count, of_tables) in enumerate(zip_longest(counted.again, counted.table_again, fillvalue=0)):
         longest = 2.0**power
         passes = longest >= counted.held / 2 and growth > 1
-        longest = growth * min(longest, counted.held) if passes else longest
-        yield count * min(1.0, max(0.0, (longest - lines) / (longest / 2))), longest
+        for sectors, distance in (
+            (count - of_tables, growth * min(longest, counted.held) if passes else longest),
+            (of_tables, longest),
+        ):
+            yield sectors * min(1.0, max(0.0, (distance - lines) / (distance / 2))), distance
 
 
 def _beyond(counted: ReuseCount, residence: Residence) -> float:

@@ -457,8 +457,11 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         else (SECTOR_BYTES * reuse.written - reuse.filled) * filled / reuse.stored,
         wavefronts=waves + awaited_share(step.small, stages, inside) * traffic(("shared.copy",), "wavefronts"),
         waited_wavefronts=waves,
+        constant_passes=traffic(("const.load",), "passes"),
         # records that count no updates have sectors, which are no more than these
-        updates=traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
+        updates=traffic(("global.atomic",), "requests")
+        if _aggregates(step, executed)
+        else traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
         chunks=executed.memory.get("global.atomic", _NONE).chunks,
         one_float=_one_float(executed),
         loads_together=_together(step.sass),
@@ -640,6 +643,22 @@ def _one_float(executed: ExecutedCounts) -> bool:
     traffic = executed.memory.get("global.atomic", _NONE)
     floats = any(map(_adds_floats, executed.warps_by_opcode))
     return floats and traffic.chunks == 1 and traffic.sectors == traffic.requests
+
+
+def _aggregates(step: _Step, executed: ExecutedCounts) -> bool:
+    """Return whether ptxas adds up the atomics of a warp: all lanes update one element, and one lane adds their sum.
+
+    Its code counts the lanes that vote for it, which the PTX does not.
+    """
+    traffic = executed.memory.get("global.atomic", _NONE)
+    if step.ptx is None or step.sass is None or not traffic.updates or traffic.updates * 4 < traffic.bytes_used:
+        return False
+    in_ptx, in_sass = ({opcode.partition(".")[0] for opcode in mix.counts.by_opcode} for mix in (step.ptx, step.sass))
+    return not in_ptx & {"vote", "popc", "match", "redux"} and bool(in_sass & _VOTES) and bool(in_sass & _SUMS_OF_LANES)
+
+
+_VOTES: Final = frozenset({"VOTE", "VOTEU"})
+_SUMS_OF_LANES: Final = frozenset({"POPC", "UPOPC", "REDUX", "CREDUX"})
 
 
 def _matters(opcode: str) -> bool:

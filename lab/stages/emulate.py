@@ -162,7 +162,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     problem = computed.restored(task.problem)
     inputs = computed.inputs(problem, task.seed)
     memory = DeviceMemory(inputs, task.launches)
-    mode = LaunchMode(whole=task.whole, trace=True, excused=task.excused)
+    mode = LaunchMode(whole=task.whole, trace=True, tables=_tables(task, inputs), excused=task.excused)
     try:
         results = run_sequence(ptx, task.launches, memory, mode)
         faulty = bool(unexcused(results[-1], task.excused))
@@ -243,6 +243,16 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     )
 
 
+def _tables(task: EmulationTask, inputs: Inputs) -> frozenset[str]:
+    """Return the names of the arrays that are as large at the problem's own size."""
+    if task.full_size is None:
+        return frozenset()
+    computed = operator(task.operator)
+    larger = computed.indexed_inputs(computed.restored(task.full_size.full.problem), task.seed)
+    sizes = {} if larger is None else {name: array.size for name, array in larger.arrays.items()}
+    return frozenset(name for name, array in inputs.arrays.items() if array.size == sizes.get(name))
+
+
 def costly(patterns: Iterable[AccessPattern]) -> tuple[AccessPattern, ...]:
     """Return the accesses that cost more than they need, those with the largest share of waste first."""
     wasting = [pattern for pattern in patterns if pattern.cost > pattern.ideal]
@@ -310,8 +320,10 @@ def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[Emu
         problem = computed.restored(sample.problem)
         if computed.bytes_moved(problem) > _MOST_BYTES:
             return (), ()
-        memory = DeviceMemory(computed.inputs(problem, task.seed), sample.launches)
-        results = run_sequence(ptx, sample.launches, memory, LaunchMode(trace=True, excused=task.excused))
+        inputs = computed.inputs(problem, task.seed)
+        memory = DeviceMemory(inputs, sample.launches)
+        mode = LaunchMode(trace=True, tables=_tables(task, inputs), excused=task.excused)
+        results = run_sequence(ptx, sample.launches, memory, mode)
     except LabError:  # a kernel need not support every size
         return (), ()
     if wrong := unexcused(results[-1], task.excused):

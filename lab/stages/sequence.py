@@ -19,6 +19,7 @@ class LaunchMode:
     Attributes:
         whole: The problem has its real size: the compiled engine executes it, without trying the interpreter first.
         trace: Also trace data that the first blocks read again.
+        tables: Names of the buffers whose size is the same for all problems.
         counted: Count instructions and traffic.
         excused: Kinds of findings that do not stop the sequence.
         schedule: Seed of another order of blocks and warps.
@@ -31,6 +32,7 @@ class LaunchMode:
 
     whole: bool = False
     trace: bool = False
+    tables: frozenset[str] = frozenset()
     counted: bool = True
     excused: frozenset[FindingKind] = frozenset()
     schedule: int | None = None
@@ -76,6 +78,7 @@ def _launched(ptx: str, step: Launch, memory: DeviceMemory, mode: LaunchMode) ->
         constants=memory.constants,
         schedule=mode.schedule,
         trace=mode.trace,
+        tables=mode.tables,
         cluster=step.cluster,
         machine=mode.machine,
         rounding=mode.rounding,

@@ -320,3 +320,19 @@ def test_an_offset_before_a_buffer_is_that_buffers_own():
     args = [Buffer(np.zeros(4, np.uint32), name="p"), Buffer(np.zeros(4, np.uint32), name="q")]
     (found,) = launch(kernel(body, ["p", "q"]), "k", 1, 1, args).findings
     assert "offset -8 of q (16 bytes)" in found.detail
+
+
+def test_constant_loads_of_a_traced_launch_are_counted_in_passes():
+    palette = """.const .align 4 .b8 palette[128];
+.visible .entry k(.param .u64 out, .param .u32 stride) {
+.reg .b32 %r<4>; .reg .f32 %f<2>; .reg .b64 %rd<5>; ld.param.u64 %rd0, [out]; ld.param.u32 %r1, [stride];
+mov.u32 %r0, %tid.x; mul.lo.u32 %r2, %r0, %r1; and.b32 %r2, %r2, 124; mov.u64 %rd1, palette;
+cvt.u64.u32 %rd2, %r2; add.s64 %rd3, %rd1, %rd2;
+ld.const.f32 %f0, [%rd3];
+mul.wide.u32 %rd4, %r0, 4; add.s64 %rd4, %rd0, %rd4; st.global.f32 [%rd4], %f0; ret; }
+"""
+    for stride, words in ((0, 0), (4, 32), (8, 16)):
+        for engine in ("interpreted", "compiled"):
+            out = np.zeros(64, np.float32)
+            counts = launch(HEADER + palette, "k", 1, 64, [out, np.uint32(stride)], trace=True, engine=engine).counts
+            assert (counts.memory["const.load"].requests, counts.memory["const.load"].passes) == (2, 2 * words)

@@ -30,6 +30,19 @@ def test_passes_over_the_blocks_data_grow_with_it_and_neighbours_do_not():
     assert missed(row, 32, 1) == 0
 
 
+def test_tables_are_read_again_at_the_same_distance_however_much_a_block_does():
+    # 32 sectors of a table of eight lines, read again at distances up to 16, beside 8 sectors of other data
+    counted = ReuseCount(
+        sectors=140, lines=40, again=(0, 0, 0, 0, 100), held=10, read=40, table_first=32, table_again=(0, 0, 0, 0, 100)
+    )
+    assert missed(counted, 32, 248) == 0
+    assert missed(replace(counted, table_first=0, table_again=()), 32, 248) == 100
+    served = fetched(counted, Residence(32, 132, 248, L2), 1400)
+    # of the table, a block of 248 times the work reads a 248th as often for the first time
+    assert served.likely == pytest.approx(10 * (8 + 32 / 248))
+    assert served.again == 0
+
+
 def test_what_l1_misses_is_scaled_to_the_launch():
     found = fetched(COUNTED, Residence(16, 132, 1, L2), 1000)
     assert (found.likely, found.least, found.lines) == (400, 400, 250)

@@ -28,6 +28,7 @@ from lab.stages.emulate import (
     not_executed,
     unsupported,
 )
+from lab.stages.full_size import FullSizeTask, SizedLaunches
 from lab.stages.sequence import run_sequence
 from lab.templates.launches import Launch, Launches, Workspace
 
@@ -391,3 +392,15 @@ def test_patterns_that_waste_most_come_first():
     made = [AccessPattern(line, "shared.load", 4, (), 2, cost, 2) for line, cost in enumerate((2, 4, 64))]
     assert [one.line for one in costly(made)] == [2, 1]
     assert len(costly(made * 100)) == 64
+
+
+def test_an_array_as_large_at_the_problems_own_size_is_a_table(tmp_path):
+    arguments = {"m": "int32", "A": "float32[m]", "T": "float32[256]", "C": "out float32[m]"}
+    declared, _ = declare("k", arguments=arguments, reference={"C": "A"}, folder=tmp_path, problem=["m"], parameters=[])
+    launches = Launches((Launch("k", (1, 1, 1), (32, 1, 1), 0, ARGUMENTS),))
+    task = EmulationTask(launches, declared.reference, {"m": 40}, 0, {})
+    computed = operator(declared.reference)
+    inputs = computed.inputs(computed.restored({"m": 40}), 0)
+    full = FullSizeTask(declared.reference, 0, SizedLaunches({"m": 4000}, launches), 1)
+    assert stage._tables(replace(task, full_size=full), inputs) == {"T"}
+    assert stage._tables(task, inputs) == frozenset()

@@ -50,6 +50,8 @@ def modelled(evidence: Evidence, blocks_per_sm: int = 8, **work: Any) -> Evidenc
         "instructions": 1e7,
         "by_class": {C.FLOAT: 1e6},
     }
+    if evidence.total("const.load").passes:
+        usual["constant_passes"] = 1e7 * evidence.total("const.load").passes / evidence.executed_warps
     real = RealWork(H200, (LaunchWork(**(usual | work)),), 0, 0.0)
     return replace(
         evidence,

@@ -39,11 +39,12 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
 
 
 def _gain(evidence: Evidence, passes: float) -> float | None:
-    """Return the predicted time with the passes beside those of shared memory, a cycle each, over that without them."""
-    executed = evidence.executed_warps
+    """Return the predicted time over that with one pass per request."""
+    total = evidence.total("const.load").passes
+    if not total:
+        return None
 
-    def with_passes(work: LaunchWork) -> LaunchWork:
-        return replace(work, wavefronts=work.wavefronts + passes * work.instructions / max(1, executed))
+    def without_passes(work: LaunchWork) -> LaunchWork:
+        return replace(work, constant_passes=work.constant_passes * max(0.0, 1 - passes / total))
 
-    inverse = evidence.gain(with_passes)
-    return None if inverse is None else 1 / inverse
+    return evidence.gain(without_passes)

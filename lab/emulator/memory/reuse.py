@@ -13,6 +13,7 @@ rows are far larger than what shared memory leaves of L1, no variant waits for L
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -65,8 +66,14 @@ class AccessTrace:
         samples: Addresses of each instruction's first requests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Collection[str] = ()) -> None:
+        """Begin a trace.
+
+        Args:
+            tables: Names of the buffers whose size is the same for all problems.
+        """
         self.samples = AccessSamples()
+        self._tables, self._table_segments = tables, set[int]()
         self._loads: list[_Noted] = []
         self._stores: list[_Noted] = []
         self._lanes, self._group = 0, 0
@@ -95,6 +102,8 @@ class AccessTrace:
         if verb not in ("load", "store"):
             return
         self._sizes[region.base] = region.size
+        if region.name in self._tables:
+            self._table_segments.add(region.base >> SEGMENT_SHIFT)
         noted = _Noted(self._group, region.base + offsets, warps, blocks, width)
         (self._loads if verb == "load" else self._stores).append(noted)
         self._lanes += len(offsets)
@@ -106,16 +115,16 @@ class AccessTrace:
         if not self._loads and not self._stores:
             return None
         loads, stores = _joined(self._loads), _joined(self._stores)
-        sectors, lines, again, lines_per_block, requests = _reused(loads)
+        reused = _reused(loads, self._table_segments)
         read_sectors, used = _filled(loads)
         written_sectors, filled = _filled(stores)
         lonely = used <= SECTOR_BYTES // 2
         random = np.unique(read_sectors[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT << SEGMENT_SHIFT)
         return ReuseCount(
-            sectors,
-            lines,
-            again,
-            lines_per_block,
+            reused.sectors,
+            reused.lines,
+            reused.again,
+            reused.lines_per_block,
             read=len(read_sectors),
             used=int(used.sum()),
             lonely=int(lonely.sum()),
@@ -124,7 +133,9 @@ class AccessTrace:
             stored=len(_looked_up(stores, SECTOR_BYTES)[0]),
             written=len(written_sectors),
             filled=int(filled.sum()),
-            passes=_passes(loads, requests),
+            passes=_passes(loads, reused.last_request),
+            table_first=reused.table_sectors - sum(reused.table_again),
+            table_again=reused.table_again,
         )
 
 
@@ -177,14 +188,23 @@ def _passes(loads: _Accesses, last_request: int) -> int:
     return int(at_banks.reshape(-1, WARP_SIZE).max(axis=1).sum())
 
 
-def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float, int]:
-    """Return sectors, lines, sectors by power of two of their distance, and mean lines per block.
+class _Reused(NamedTuple):
+    """Counts of `ReuseCount`, up to the last request counted."""
 
-    The last value is the number of the last request counted.
-    """
+    sectors: int = 0
+    lines: int = 0
+    again: tuple[int, ...] = ()
+    lines_per_block: float = 0.0
+    last_request: int = -1
+    table_sectors: int = 0
+    table_again: tuple[int, ...] = ()
+
+
+def _reused(loads: _Accesses, table_segments: Collection[int]) -> _Reused:
+    """Count sectors and lines, and the sectors read again by power of two of their distance."""
     requests, sectors, blocks = _looked_up(loads, SECTOR_BYTES)
     if not len(sectors):
-        return 0, 0, (), 0.0, -1
+        return _Reused()
     lines = sectors * SECTOR_BYTES // LINE_BYTES
     starts = np.flatnonzero(np.concatenate([[True], (requests[1:] != requests[:-1]) | (lines[1:] != lines[:-1])]))
     if len(starts) > MOST_LINES:
@@ -192,17 +212,24 @@ def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float, int]:
         requests, sectors, lines, blocks = (x[:limit] for x in (requests, sectors, lines, blocks))
         starts = starts[:MOST_LINES]
     ends = np.append(starts[1:], len(sectors))
-    again = np.zeros(_CLASSES, np.int64)
+    streamed, of_tables = np.zeros(_CLASSES, np.int64), np.zeros(_CLASSES, np.int64)
     stacks: dict[int, _Stack] = {}
     listed = sectors.tolist()
-    for start, end, line, block in zip(
-        starts.tolist(), ends.tolist(), lines[starts].tolist(), blocks[starts].tolist(), strict=True
+    in_table = np.isin(sectors * SECTOR_BYTES >> SEGMENT_SHIFT, list(table_segments))
+    for start, end, line, block, table in zip(
+        *(column.tolist() for column in (starts, ends, lines[starts], blocks[starts], in_table[starts])), strict=True
     ):
         stack = stacks.setdefault(block, _Stack())
-        stack.read(line, listed[start:end], again)
+        stack.read(line, listed[start:end], of_tables if table else streamed)
     mean_lines = sum(len(stack.kept) for stack in stacks.values()) / len(stacks)
-    least = int(np.flatnonzero(again)[-1]) + 1 if again.any() else 0
-    return len(sectors), len(starts), tuple(again[:least].tolist()), mean_lines, int(requests[-1])
+    again, table_again = _without_zeros(streamed + of_tables), _without_zeros(of_tables)
+    table_sectors = int(in_table.sum())
+    return _Reused(len(sectors), len(starts), again, mean_lines, int(requests[-1]), table_sectors, table_again)
+
+
+def _without_zeros(classes: NDArray[np.int64]) -> tuple[int, ...]:
+    """Return the classes up to the last one that is not empty."""
+    return tuple(np.trim_zeros(classes, "b").tolist())
 
 
 class _Stack:

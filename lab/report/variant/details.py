@@ -201,6 +201,8 @@ def _traffic(name: str, count: MemoryCount) -> str:
         return (
             f"{count.requests:,} requests, {count.wavefronts:,} wavefronts, {count.bank_conflicts:,} of them conflicts"
         )
+    if name.startswith("const"):
+        return f"{count.requests:,} requests, {count.passes:,} passes, one for each distinct word"
     used = f"{count.bytes_used:,} B used of {count.bytes_moved:,} B moved"
     return f"{count.requests:,} requests, {count.sectors_per_request:.2f} sectors each, {used}"
 

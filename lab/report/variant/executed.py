@@ -208,6 +208,8 @@ def _short(value: float) -> str:
 def _cost(name: str, count: MemoryCount) -> str:
     if name.startswith("shared"):
         return f"{_short(round(count.wavefronts / count.requests, 2))}w"
+    if name.startswith("const"):
+        return f"{_short(round(count.passes / count.requests, 2))}p"
     return f"{_short(round(count.sectors_per_request, 2))}s"
 
 
@@ -216,5 +218,7 @@ def _cost_in_words(name: str, count: MemoryCount) -> str:
     if name.startswith("shared"):
         per_request, ideal = count.wavefronts / count.requests, count.ideal_wavefronts / count.requests
         return f"{name}: {requests}, {per_request:.2f} wavefronts each, {ideal:.2f} without bank conflicts"
+    if name.startswith("const"):
+        return f"{name}: {requests}, {count.passes / count.requests:.2f} passes each, one for each distinct word"
     used = count.bytes_used / count.bytes_moved if count.bytes_moved else 0.0
     return f"{name}: {requests}, {count.sectors_per_request:.2f} sectors each, bytes used over bytes moved {used:.2f}"

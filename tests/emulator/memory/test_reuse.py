@@ -145,3 +145,14 @@ def test_a_kernel_without_loops_is_traced_however_long_it_is():
     done = launch(ptx, "twice", 1, 64, [np.zeros(64, np.float32), np.arange(64, dtype=np.float32)], trace=True)
     assert done.reuse.read == 8
     assert sum(done.reuse.again) > 1000
+
+
+def test_tables_are_counted_apart():
+    table = Region("table", "global", 32 << SEGMENT_SHIFT, 1 << 10)
+    trace = AccessTrace(["table"])
+    for region in (BUFFER, table, table, BUFFER):
+        trace.note("load", region, 4 * LANES, width=4, warps=LANES * 0, blocks=LANES * 0)
+        trace.begin()
+    counted = trace.counted()
+    assert (counted.sectors, sum(counted.again)) == (16, 8)
+    assert (counted.table_first, sum(counted.table_again)) == (4, 4)
