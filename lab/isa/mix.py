@@ -208,9 +208,20 @@ class KernelMix:
 
     @property
     def hot_counts(self) -> Counts:
-        """Counts of the hot region: the hot loop, or the body of a kernel without loops."""
+        """Counts of the hot region: the hot loop, or the code outside of loops of a kernel without one."""
         hot = self.hot_loop
-        return self.counts if hot is None else hot.counts
+        return self.straight if hot is None else hot.counts
+
+    @property
+    def straight(self) -> Counts:
+        """Counts of the code outside of loops, without loaded bytes where there are loops."""
+        outermost = [loop.counts for loop in self.loops if loop.depth == 1]
+        if not outermost:
+            return self.counts
+        by_class = {
+            cls: n - sum(counts.by_class.get(cls, 0) for counts in outermost) for cls, n in self.counts.by_class.items()
+        }
+        return Counts(sum(by_class.values()), {cls: n for cls, n in by_class.items() if n}, {}, 0, 0)
 
     @property
     def hot_name(self) -> str:
@@ -218,9 +229,14 @@ class KernelMix:
         hot = self.hot_loop
         return BODY if hot is None else hot.label
 
-    def with_hot(self, label: str) -> KernelMix:
-        """Return the mix with another loop marked hot; the same mix if no loop has that label."""
-        if not any(loop.label == label for loop in self.loops):
+    def with_hot(self, label: str, *, unrolled: bool = False) -> KernelMix:
+        """Return the mix with another loop marked hot.
+
+        Args:
+            label: The loop. If no loop has that label, the mix stays as it is.
+            unrolled: An empty label means that none is hot: the hot loop of the PTX became straight-line code.
+        """
+        if not any(loop.label == label for loop in self.loops) and not (unrolled and not label):
             return self
         return replace(self, loops=tuple(replace(loop, hot=loop.label == label) for loop in self.loops))
 

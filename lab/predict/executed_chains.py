@@ -14,11 +14,11 @@ from typing import Final
 
 from lab.base.warp import WARP_SIZE
 from lab.emulator.results import ExecutedCounts
-from lab.isa.mix import ANCHORS, BODY, KEPT, KernelMix, LoopMix, WarpChain, likeness
+from lab.isa.mix import ANCHORS, BODY, KEPT, Counts, KernelMix, LoopMix, WarpChain, likeness
 from lab.isa.model import InstructionClass
 from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
-_ALIKE: Final = 0.9
+_ALIKE: Final = 0.97
 """Likeness of two sibling loops above which one is the remainder of the other."""
 
 
@@ -186,17 +186,23 @@ def _own(sass: KernelMix, loop: LoopMix) -> dict[str, int]:
 
 
 def counterpart(sass: KernelMix, loop: LoopMix) -> str:
-    """Return the label of the SASS loop that corresponds to a PTX loop; empty without loops.
+    """Return the label of the SASS loop that corresponds to a PTX loop; empty if ptxas unrolled it completely.
 
     Of loops side by side that do alike it is the longest, since ptxas leaves a remainder behind an unrolled loop.
     """
     similar = next((candidate for candidate in sass.loops if candidate.label == sass.like(loop)), None)
-    if similar is None:
+    if similar is None or not _has_anchors(similar.counts, loop.counts):
         return ""
     beside = (
         candidate for candidate in sass.loops if candidate.parent == similar.parent and _alike(candidate, similar)
     )
     return max(beside, key=lambda candidate: candidate.counts.instructions, default=similar).label
+
+
+def _has_anchors(counts: Counts, wanted: Counts) -> bool:
+    """Return whether a region has some of the arithmetic, stores or shuffles of another one, if that has any."""
+    anchors = [cls for cls in ANCHORS if wanted.by_class.get(cls, 0)]
+    return not anchors or any(counts.by_class.get(cls, 0) for cls in anchors)
 
 
 def _unrolled(sass: KernelMix) -> list[LoopMix]:

@@ -368,7 +368,7 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
         if ptx is not None and sass is not None:
             ptx = ptx.with_hot(small.hot_label)
             # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
-            sass = sass.with_hot(counterpart(sass, ptx.hot_loop)) if ptx.hot_loop is not None else sass
+            sass = sass.with_hot(counterpart(sass, ptx.hot_loop), unrolled=True) if ptx.hot_loop is not None else sass
         launches.append(_Step(launch, small, prediction, ptx, sass, resources, bytes_moved))
     return tuple(launches) if len(launches) == len(real) == len(emulation.counted.launches) else ()
 

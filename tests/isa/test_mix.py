@@ -171,6 +171,8 @@ def test_another_loop_may_be_marked_hot() -> None:
     assert [loop.hot for loop in mix.with_hot("B").loops] == [False, True]
     assert mix.with_hot("B").with_hot("A").hot_name == "A"
     assert mix.with_hot("C") is mix
+    assert mix.with_hot("") is mix
+    assert mix.with_hot("", unrolled=True).hot_loop is None
 
 
 def test_the_loop_most_like_another_has_its_kept_classes_in_the_same_shares() -> None:

@@ -127,3 +127,24 @@ def test_the_counterpart_of_a_loop_is_the_longest_that_does_alike() -> None:
     inside = replace(unrolled, parent="C", depth=2)
     assert counterpart(mix("sass", counts(200), copy, inside), ptx) == "U"
     assert counterpart(mix("sass", counts(200)), ptx) == ""
+
+
+def test_a_loop_that_ptxas_unrolled_completely_has_no_counterpart() -> None:
+    ptx = loop("L", counts(65, fma=25, ld_shared=25, st_global=1), hot=True)
+    fill = loop("F", counts(45, ld_global=4, st_shared=4), hot=True)
+    assert counterpart(mix("sass", counts(514, fma=100, ld_shared=100), fill), ptx) == ""
+
+
+def test_loops_that_do_partly_alike_are_not_remainders_of_each_other() -> None:
+    # an exponential and a sum, and the same with a store: cosine 0.91
+    summed = counts(54, fma=20, float=8, special=4, ld_global=4)
+    stored = counts(72, fma=16, float=16, special=4, ld_global=4, st_global=4)
+    chains = {"A": WarpChain(54, 74.0), "B": WarpChain(72, 172.0), BODY: WarpChain(1, 0.0)}
+    sass = mix("sass", counts(200), loop("A", summed), loop("B", stored, hot=True), chains=chains)
+    ptx = mix("ptx", counts(200), loop("A", summed), loop("B", stored, hot=True))
+    hot = executed(72, fma=16, float=16, st_global=4)
+    looped = executed(126, fma=36, float=24, st_global=4)
+    small = EmulatedStep("k", LAUNCH, looped, hot)
+    chain = warp_chain((ptx, sass), small, LAUNCH, looped, ONCE)
+    assert chain is not None
+    assert chain.stalls == pytest.approx(74 + 172)

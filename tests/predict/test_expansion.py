@@ -83,3 +83,11 @@ def test_passes_through_the_hot_loop_are_those_of_each_time_that_a_warp_comes_to
     assert hot_passes(nested, small, executed(500)) == 2.0  # which pass through the outer loop 5 times
     assert hot_passes(replace(ptx, loops=()), small, executed(0)) == 0.0
     assert hot_passes(None, small, executed(0)) == 0.0
+
+
+def test_a_hot_loop_that_ptxas_unrolled_completely_is_compared_with_the_code_outside_of_loops(make):
+    record = make("no_gpu").records()[0]
+    ptx = looping(record.ptx, Counts(100, {"fma": 25, "integer": 75}, {}, 0, 0), Counts(50, {"fma": 25}, {}, 0, 0))
+    fill = Counts(40, {"st.shared": 4, "integer": 36}, {}, 0, 0)
+    sass = looping(record.ptx, Counts(340, {"fma": 100, "st.shared": 4, "integer": 236}, {}, 0, 0), fill)
+    assert expansion(ptx, sass.with_hot("", unrolled=True)) == pytest.approx((300 / 100) / (50 / 25))
