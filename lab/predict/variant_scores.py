@@ -173,7 +173,7 @@ def real_work(record: VariantRecord) -> RealWork | None:
     work = works([record], labels)[record.variant]
     growth = _growths(known, {record.variant: work.likely})[record.variant]
     launches = tuple(_launch(record, step, work.likely, growth, work.parts) for step in steps)
-    return RealWork(gpu, launches, record.bytes_moved, _warm_below(record))
+    return RealWork(gpu, launches, _compulsory(record, launches), _warm_below(record))
 
 
 def _scored(
@@ -188,8 +188,29 @@ def _scored(
         if gpu is not None:
             known_parts = parts.get(variant)
             launches = [_launch(record, step, work[variant], growth[variant], known_parts) for step in steps]
-            kernel_scores[variant] = score(gpu, launches, record.bytes_moved, warm_below_s=_warm_below(record))
+            compulsory = _compulsory(record, launches)
+            kernel_scores[variant] = score(gpu, launches, compulsory, warm_below_s=_warm_below(record))
     return kernel_scores
+
+
+def _compulsory(record: VariantRecord, launches: Sequence[LaunchWork]) -> int:
+    """Return the bytes that must pass through DRAM: less than all arrays hold where their parts are read.
+
+    As rows of a table by their index: of them, what the launches request. The emulated problem shows that.
+    """
+    emulated = record.emulation.counted if record.emulation is not None else None
+    if emulated is None or len(launches) > 1:
+        return record.bytes_moved
+    counts = [step.executed for step in emulated.launches if step.executed is not None]
+    used = sum(count.memory.get(key, _NONE).bytes_moved for count in counts for key in (*_LOADS, "global.store"))
+    if not used or used >= _IN_PART * emulated.bytes_needed:
+        return record.bytes_moved
+    requested = sum(work.load_sectors + work.bulk_sectors + work.store_sectors for work in launches)
+    return min(record.bytes_moved, round(SECTOR_BYTES * requested))
+
+
+_IN_PART: Final = 0.9
+"""Share of the arrays' bytes below which a kernel surely reads them in part: the last sectors are not full."""
 
 
 def _warm_below(record: VariantRecord) -> float:

@@ -467,3 +467,38 @@ def test_work_of_a_variant_alone_has_its_score(one):
     assert work.score() == scores_of_problem([record])[record.variant]
     assert len(work.launches) == 1
     assert real_work(replace(record, emulation=None)) is None
+
+
+def with_sass(record, *opcodes):
+    """Return the record with a SASS of some opcodes, otherwise like its PTX."""
+    counts = replace(record.ptx.counts, by_opcode=dict.fromkeys(opcodes, 1))
+    return replace(record, sass=replace(record.ptx, isa="sass", counts=counts))
+
+
+@pytest.fixture
+def moving(one):
+    """Return a factory of records that move some data."""
+    return lambda **memory: one(executed=replace(counted(64), memory=memory), looped=counted(64))
+
+
+def updates(record):
+    return real_work(record).launches[0].updates
+
+
+def test_atomics_that_ptxas_adds_up_in_a_warp_are_one_update_per_request(moving):
+    contended = moving(**{"global.atomic": MemoryCount(requests=10, sectors=10, bytes_used=1280, updates=320)})
+    apart = updates(with_sass(contended, "RED.E.ADD.STRONG.GPU", "POPC"))
+    together = updates(with_sass(contended, "RED.E.ADD.STRONG.GPU", "POPC", "VOTEU.ANY"))
+    assert apart == pytest.approx(32 * together)
+    spread = moving(**{"global.atomic": MemoryCount(requests=10, sectors=20, bytes_used=1280, updates=40)})
+    assert updates(with_sass(spread, "POPC", "VOTEU.ANY")) == pytest.approx(4 * together)
+
+
+def test_arrays_that_are_read_in_part_do_not_pass_through_dram_as_a_whole(moving):
+    gathered = moving(**{"global.load": MemoryCount(requests=8, sectors=1, bytes_used=32)})
+    assert gathered.emulation.bytes_needed == 1024
+    work = real_work(gathered)
+    assert work.bytes_moved == pytest.approx(32 * work.launches[0].load_sectors)
+    assert work.bytes_moved < gathered.bytes_moved
+    whole = moving(**{"global.load": MemoryCount(requests=8, sectors=32, bytes_used=1024)})
+    assert real_work(whole).bytes_moved == whole.bytes_moved
