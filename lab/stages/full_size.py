@@ -165,6 +165,13 @@ def execute_full_size(task: FullSizeTask, ptx: str, *, compare: bool = True) -> 
         ptx: The variant's PTX.
         compare: Compare values with the reference; False where there is none.
     """
+    try:
+        return _outcome(task, ptx, compare=compare)
+    except MemoryError:  # the small size's verdict stands
+        return _nothing_shown("it needs more memory than the worker's share")
+
+
+def _outcome(task: FullSizeTask, ptx: str, *, compare: bool) -> FullSizeOutcome:
     sampled = _sampled(task, task.full, ptx)
     if isinstance(sampled, FullSizeOutcome):
         return sampled
