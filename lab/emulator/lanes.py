@@ -86,7 +86,9 @@ class Lanes:
         """Return these threads without the excluded ones, which must be a subset."""
         if not excluded.count:
             return self
-        return Lanes(self.threads, np.setdiff1d(self.indices(), excluded.indices(), assume_unique=True))
+        remaining = self.present()
+        remaining[excluded.rows] = False
+        return Lanes(self.threads, np.flatnonzero(remaining))
 
     def among(self, subset: Lanes) -> Lanes:
         """Return the threads at the positions `subset` selects among these."""

@@ -94,9 +94,8 @@ class Pool:
         at = list(self._ready)[int(dice.integers(len(self._ready)))]
         lanes = self._ready.pop(at)
         warps = warp_of(lanes.indices())
-        chosen = np.unique(warps)
-        chosen = chosen[dice.random(len(chosen)) < _SHARE]
-        running, waiting = lanes.split(np.isin(warps, chosen))
+        chosen = dice.random(lanes.warps) < _SHARE
+        running, waiting = lanes.split(chosen[np.cumsum(np.diff(warps, prepend=warps[0]) != 0)])
         if running.count and waiting.count:
             self._ready[at], lanes = waiting, running
         parked = self._parked.pop(at, None)

@@ -58,6 +58,30 @@ class WholeArray:
         return self.array[start:stop]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstantArray:
+    """An array of equal elements.
+
+    Attributes:
+        element: Its element, (1,).
+        size: The number of elements.
+    """
+
+    element: NDArray[Any]
+    size: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an element."""
+        return self.element.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the elements from `start` to `stop`, 1-D."""
+        count = max(0, stop - start)
+        # The system hands out zeroed memory without touching it
+        return np.full(count, self.element, self.dtype) if any(self.element.tobytes()) else np.zeros(count, self.dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class PagedArray:
     """An array generated page by page.

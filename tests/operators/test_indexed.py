@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab.operators.indexed import PAGE, PagedArray, WholeArray, gather
+from lab.operators.indexed import PAGE, ConstantArray, PagedArray, WholeArray, gather
 
 
 def squares(size, asked=None):
@@ -40,3 +40,13 @@ def test_an_array_that_is_there():
     whole = WholeArray(held)
     assert (whole.size, whole.dtype) == (7, held.dtype)
     assert whole.read(2, 4).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("element", [np.float32(0), np.float32(np.nan), np.uint16(0x3F80), np.float32(-0.0)])
+def test_an_array_of_equal_elements(element):
+    array = ConstantArray(np.array([element]), (1 << 40) + 3)
+    assert (array.size, array.dtype) == ((1 << 40) + 3, element.dtype)
+    held = array.read(1 << 40, array.size)
+    assert held.tobytes() == element.tobytes() * 3
+    assert len(array.read(5, 5)) == 0
+    assert gather(array, np.array([array.size - 1, 2])).tobytes() == element.tobytes() * 2

@@ -13,6 +13,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from lab.base.environment import commit
+from lab.base.version import VERSION
 
 MOST_BYTES = 4 * 2**20
 
@@ -53,6 +54,7 @@ def test_the_wheel_is_light_and_has_the_experiments_without_the_libraries(wheel:
 
 def test_the_libraries_are_a_distribution_of_their_own(root: Path, tmp_path: Path) -> None:
     (built,) = WheelBuilder(str(root / "libraries")).build(directory=str(tmp_path), versions=["standard"])
+    assert Path(built).name.startswith(f"lab_libraries-{VERSION}-")
     names = zipfile.ZipFile(built).namelist()
     archives = {path.relative_to(root).as_posix() for path in (root / "libraries").rglob("*.tar.xz")}
     assert archives

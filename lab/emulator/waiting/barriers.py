@@ -129,6 +129,13 @@ class _Phase:
     waits: Mask
 
 
+def _by_barrier(blocks: Indices, names: Indices) -> list[Indices]:
+    """Return the ascending positions of the threads of each block and barrier, of (threads,) each."""
+    order = np.lexsort([names, blocks])
+    is_first = np.diff(blocks[order], prepend=-1).astype(bool) | np.diff(names[order], prepend=-1).astype(bool)
+    return np.split(order, np.flatnonzero(is_first)[1:])
+
+
 class Barriers:
     """The barriers of a batch's blocks."""
 
@@ -174,15 +181,15 @@ class Barriers:
         if form.count is not None:
             counts[:] = binder.source(form.count, "u32")(lanes)
         blocks = lanes.select(self._batch.block_of)
-        for row, name in np.unique(np.stack([blocks, names]), axis=1).T.tolist():
-            mine = np.flatnonzero((blocks == row) & (names == name))
+        for mine in _by_barrier(blocks, names):
+            row, name = int(blocks[mine[0]]), int(names[mine[0]])
             barrier = self._open.setdefault((row, name), _OpenBarrier(int(counts[mine[0]])))
             arrival = _Arrival(position, after, lanes.take(mine), form, self._watch.arrival())
             self._follow(row, name, arrival)
             if name >= _BARRIERS:
                 self._complain(arrival, f"barrier {name}: a block has barriers 0 to {_BARRIERS - 1}")
-            other_counts = np.setdiff1d(counts[mine], barrier.expected).tolist()
-            if other_counts:
+            if np.any(counts[mine] != barrier.expected):
+                other_counts = np.setdiff1d(counts[mine], barrier.expected).tolist()
                 counts_text = " and ".join(
                     str(count) if count else "all" for count in (barrier.expected, *other_counts)
                 )

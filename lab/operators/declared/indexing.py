@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.operators.base import Array
 from lab.operators.declared.budget import UnrestrictedError
@@ -16,7 +18,7 @@ from lab.operators.declared.inputs import DRAWN, ArgumentPlan, contents, scratch
 from lab.operators.declared.restricted import evaluate_at
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
 from lab.operators.declared.tracked import Rules
-from lab.operators.indexed import PAGE, IndexedArray, IndexedInputs, PagedArray, WholeArray
+from lab.operators.indexed import PAGE, ConstantArray, IndexedArray, IndexedInputs, PagedArray, WholeArray
 
 _MOST_FILE_BYTES: Final = 1 << 30
 
@@ -44,18 +46,14 @@ def _indexed(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
     element, fill = argument.element, argument.fill
     size = math.prod(planned.shapes[argument.name])
     if argument.direction is Direction.OUT or fill is None:
-        poison = element.poison(PAGE)
-        return PagedArray(element.dtype, size, lambda _: poison)
+        return ConstantArray(element.poison(1), size)
+    if fill.kind in (FillKind.ZEROS, FillKind.ONES):
+        return ConstantArray(element.stored(np.full(1, fill.kind is FillKind.ONES)), size)
     if fill.kind is FillKind.FILE:
         small = size * element.dtype.itemsize <= _MOST_FILE_BYTES
         return WholeArray(contents(argument, planned, seed, folder)) if small else None
 
-    cache = dict[object, object]()
-
-    def page(number: int) -> Array:
-        start = number * PAGE
-        return _page(argument, fill, planned, np.arange(start, min(start + PAGE, size)), seed=seed, cache=cache)
-
+    page = _drawn(argument, fill, planned, seed) if fill.kind in DRAWN else _computed(argument, fill, planned)
     try:
         page(0)  # an expression that cannot be restricted, or a value that does not fit
         page((size - 1) // PAGE)
@@ -64,36 +62,31 @@ def _indexed(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
     return PagedArray(element.dtype, size, page)
 
 
-def _page(
-    argument: Argument,
-    fill: Fill,
-    planned: ArgumentPlan,
-    at: np.ndarray[tuple[int], np.dtype[np.int64]],
-    *,
-    seed: int,
-    cache: dict[object, object],
-) -> Array:
-    """Return the elements of a page, at the indices `at`."""
-    element = argument.element
-    match fill.kind:
-        case FillKind.ZEROS:
-            return element.stored(np.zeros(len(at)))
-        case FillKind.ONES:
-            return element.stored(np.ones(len(at)))
-        case FillKind.RANGE:
-            if element.is_exact:
-                within_all(argument, int(at[-1]), int(at[0]))
-            return element.stored(at)
-        case FillKind.VALUES:
-            rules = Rules(element.arithmetic)
-            numbers = {
-                name: value if isinstance(value, str) else rules.literal(value) for name, value in planned.names.items()
-            }
-            shape = planned.shapes[argument.name]
+def _drawn(argument: Argument, fill: Fill, planned: ArgumentPlan, seed: int) -> Callable[[int], Array]:
+    """Return a function that draws a page of random elements; of the last page it draws all, too."""
+    draw, name = DRAWN[fill.kind](argument, fill, planned), zlib.crc32(argument.name.encode())
+    size = math.prod(planned.shapes[argument.name])
+
+    def page(number: int) -> Array:
+        return draw(np.random.default_rng([seed, name, number]), PAGE)[: size - number * PAGE]
+
+    return page
+
+
+def _computed(argument: Argument, fill: Fill, planned: ArgumentPlan) -> Callable[[int], Array]:
+    """Return a function that makes a page of a range or of an expression's values."""
+    element, shape = argument.element, planned.shapes[argument.name]
+    rules = Rules(element.arithmetic)
+    numbers = {name: value if isinstance(value, str) else rules.literal(value) for name, value in planned.names.items()}
+    cache = dict[object, object]()
+
+    def page(number: int) -> Array:
+        at = np.arange(number * PAGE, min((number + 1) * PAGE, math.prod(shape)))
+        values: NDArray[Any] = at
+        if fill.kind is FillKind.VALUES:
             values = evaluate_at(fill.operands[0], {}, numbers, rules, shape=shape, elements=at, cache=cache).values
-            if element.is_exact and values.dtype.kind in "iu":
-                within_all(argument, int(values.max()), int(values.min()))
-            return element.stored(values)
-        case _:
-            rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode()), int(at[0]) // PAGE])
-            return DRAWN[fill.kind](argument, fill, planned, rng, PAGE)[: len(at)]
+        if element.is_exact and values.dtype.kind in "iu":
+            within_all(argument, int(values.max()), int(values.min()))
+        return element.stored(values)
+
+    return page

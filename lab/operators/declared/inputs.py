@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from lab.base.expressions import Scalar, evaluate
 from lab.operators.base import Array, Inputs
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
-from lab.operators.declared.elements import DOUBLE, ElementKind
+from lab.operators.declared.elements import DOUBLE, ElementKind, ElementType
 from lab.operators.declared.files import array_in, path_for
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
 from lab.operators.declared.tracked import Rules, shown
@@ -197,7 +197,7 @@ def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
     if fill.kind is FillKind.FILE:
         return _from_file(argument, folder / path_for(fill.operands[0], planned.names), shape)
     if fill.kind in DRAWN:
-        return DRAWN[fill.kind](argument, fill, planned, rng, count)
+        return DRAWN[fill.kind](argument, fill, planned)(rng, count)
     try:
         values = _evaluated(argument, fill, planned, count)
     except UserError as error:
@@ -235,21 +235,27 @@ def _tracked(value: Scalar) -> Any:  # noqa: ANN401 - what an expression can han
     return value if isinstance(value, str) else Rules(DOUBLE).literal(value)
 
 
-def _normal(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.random.Generator, count: int) -> Array:
+Draw = Callable[[np.random.Generator, int], Array]
+"""Draws a number of elements."""
+
+
+def _normal(argument: Argument, fill: Fill, planned: ArgumentPlan) -> Draw:
     """Draw normal numbers, both parts of complex ones, as float32 except for 64-bit types."""
     element = argument.element
-    wide = element.arithmetic.unit < 2.0**-24
-    parts = 2 if element.kind is ElementKind.COMPLEX else 1
-    drawn: NDArray[Any] = rng.standard_normal(count * parts, dtype=np.float64 if wide else np.float32)
-    if fill.operands:
-        mean, deviation = (_number(text, planned, argument) for text in fill.operands)
-        drawn = mean + deviation * drawn.astype(np.float64)
-    if parts == 2:  # noqa: PLR2004 - real and imaginary
-        drawn = drawn[:count] + 1j * drawn[count:]
-    return element.stored(drawn)
+    drawn_as = np.float64 if element.arithmetic.unit < 2.0**-24 else np.float32
+    scaling = [_number(text, planned, argument) for text in fill.operands]
+
+    def draw(rng: np.random.Generator, count: int) -> Array:
+        values: NDArray[Any] = rng.standard_normal(count * _parts(element), dtype=drawn_as)
+        if scaling:
+            mean, deviation = scaling
+            values = mean + deviation * values.astype(np.float64)
+        return element.stored(_joined(values, count))
+
+    return draw
 
 
-def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.random.Generator, count: int) -> Array:
+def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan) -> Draw:
     """Draw uniform numbers from LOW to HIGH; for integers, HIGH is excluded."""
     element = argument.element
     low, high = (_number(text, planned, argument) for text in fill.operands)
@@ -273,15 +279,24 @@ def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.rand
             )
         first, last = int(low), int(high) - 1
         within_all(argument, last, first)
-        drawn = rng.integers(first, last, count, endpoint=True, dtype=np.uint64 if last >= 2**63 else np.int64)
-        return element.stored(drawn)
-    wide = element.arithmetic.unit < 2.0**-24
-    parts = 2 if element.kind is ElementKind.COMPLEX else 1
-    values = rng.random(count * parts, dtype=np.float64 if wide else np.float32)
-    spread: NDArray[Any] = low + (high - low) * values
-    if parts == 2:  # noqa: PLR2004 - real and imaginary
-        spread = spread[:count] + 1j * spread[count:]
-    return element.stored(spread)
+        integers = np.uint64 if last >= 2**63 else np.int64
+        return lambda rng, count: element.stored(rng.integers(first, last, count, endpoint=True, dtype=integers))
+    drawn_as = np.float64 if element.arithmetic.unit < 2.0**-24 else np.float32
+
+    def draw(rng: np.random.Generator, count: int) -> Array:
+        values = low + (high - low) * rng.random(count * _parts(element), dtype=drawn_as)
+        return element.stored(_joined(values, count))
+
+    return draw
+
+
+def _parts(element: ElementType) -> int:
+    return 2 if element.kind is ElementKind.COMPLEX else 1
+
+
+def _joined(values: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return values as they are, or `count` complex ones whose real parts come first."""
+    return values if len(values) == count else values[:count] + 1j * values[count:]
 
 
 DRAWN = {FillKind.NORMAL: _normal, FillKind.UNIFORM: _uniform}

@@ -1,97 +1,18 @@
-"""Race freedom of writes through a mapping: proved from its form, or by enumerating all accesses.
+"""Race freedom of writes through a mapping, with its guard, without it, and beyond its scope.
 
-A mapping is injective if no two pairs of a thread and a local index touch one element. Then different threads never
-write one element through it, in whatever order and without a barrier.
-
-The proof from the form holds for all sizes, extents and offsets:
-
-1. A thread's number and its local index are mixed-radix numbers, so that each pair has digits of its own, one for each
-   dimension.
-2. The layout holds each dimension once, and the guard keeps each digit below the dimension's extent. A reversed
-   coordinate, extent - 1 - digit, then lies in the same range, and different digits have different coordinates.
-3. So an axis' coordinate is a mixed-radix number of its dimensions' coordinates, and the element one of the axes'
-   coordinates, which the guard keeps below the extents. Different digits make different elements.
-4. A composition, outer(u, inner(t, i)), is injective if both mappings are, as long as the guard leaves out what is no
-   local index of the outer one.
+Writes through an injective mapping cannot race; see `lab.templates.mapping.injectivity`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from lab.templates.mapping.injectivity import InjectivityProof, enumerated
+from lab.templates.mapping.model import LayoutMapping, ThreadMapping
 from lab.templates.mapping.scopes import LaunchShape, tile_of, wholes_of
-
-if TYPE_CHECKING:
-    from lab.templates.mapping.model import Elements, LayoutMapping, ThreadMapping
-
-
-@dataclass(frozen=True, slots=True)
-class Collision:
-    """Two accesses to one element.
-
-    Attributes:
-        element: The element.
-        first: Thread and local index.
-        second: Thread and local index.
-    """
-
-    element: int
-    first: tuple[int, int]
-    second: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class InjectivityProof:
-    """Return whether a mapping is injective, and how that was shown.
-
-    Attributes:
-        injective: Whether that is so.
-        race_free: Whether no element goes to two threads; one thread may have it twice.
-        by: `form`, for all sizes, or `enumeration`, for the given ones.
-        collision: Two accesses to one element, of different threads if there are such; None where it is injective.
-    """
-
-    injective: bool
-    race_free: bool
-    by: Literal["form", "enumeration"]
-    collision: Collision | None = None
-
-
-def prove(mapping: ThreadMapping) -> InjectivityProof:
-    """Prove or refute that the mapping, under its guard, is injective."""
-    if all(map(_each_dimension_once, mapping.levels)):
-        return InjectivityProof(injective=True, race_free=True, by="form")
-    return enumerated(mapping.elements, mapping.elements >= 0)
-
-
-def _each_dimension_once(level: LayoutMapping) -> bool:
-    numbers = {kind: sorted(d.number for d in level.layout if d.kind == kind) for kind in ("i", "t")}
-    return all(own == list(range(len(own))) for own in numbers.values())
-
-
-def enumerated(elements: Elements, accessed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> InjectivityProof:
-    """Check injectivity by enumerating all accesses.
-
-    Args:
-        elements: Element of each thread and local index, threads x items.
-        accessed: Whether there is an access.
-    """
-    threads, items = np.nonzero(accessed)
-    touched = elements[threads, items]
-    order = np.lexsort((items, threads, touched))
-    threads, items, touched = threads[order], items[order], touched[order]
-    duplicates = np.flatnonzero(touched[1:] == touched[:-1])
-    racing = duplicates[threads[duplicates] != threads[duplicates + 1]]
-    if not len(duplicates):
-        return InjectivityProof(injective=True, race_free=True, by="enumeration")
-    at = int((racing if len(racing) else duplicates)[0])
-    first, second = ((int(threads[k]), int(items[k])) for k in (at, at + 1))
-    collision = Collision(int(touched[at]), first, second)
-    return InjectivityProof(injective=False, race_free=not len(racing), by="enumeration", collision=collision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +42,7 @@ def obligations(mapping: ThreadMapping, shape: LaunchShape | None = None) -> tup
     scope = mapping.scope
     unit = scope.unit if scope else "thread"
     among = f"different {unit}s of one {scope.whole}" if scope else "threads with different t"
-    proof = prove(mapping)
+    proof = mapping.injectivity
     result = [Obligation(f"{among}, under the guard" if mapping.guarded else among, *_said(proof, unit, mapping))]
     if mapping.guarded:
         raw = mapping.unguarded
