@@ -81,7 +81,15 @@ def _launch(text: str, file: str, kernel: SourceKernel) -> _Launch:
         parameter.name: draft.launch.variables.get(parameter.name, parameter.name) for parameter in kernel.parameters
     }
     data = yamlfile.parse(draft.text, Path(file)).data
-    return _Launch(kernel, draft, names, {key: _renamed(value, names) for key, value in data.items()})
+    arguments = {names.get(name, name): _renamed_argument(value, names) for name, value in data["arguments"].items()}
+    renamed = {key: _renamed(value, names) for key, value in data.items() if key != "arguments"}
+    return _Launch(kernel, draft, names, renamed | {"arguments": arguments})
+
+
+def _renamed_argument(text: str, names: Mapping[str, str]) -> str:
+    """Return an argument with its shape or value in the host's names; a direction may be called like a parameter."""
+    head, sign, rest = text.partition("[" if "[" in text else "=")
+    return f"{head}{sign}{_renamed(rest, names)}"
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of YAML
@@ -147,7 +155,7 @@ def _renamed_guess(guess: Guess, launch: _Launch, arguments: Mapping[str, str]) 
         return replace(guess, key=key, option="a file that `lab new` writes, with this value in it")
     own = guess.key.removeprefix("arguments.")
     name = launch.names.get(own, own)
-    value = _renamed(guess.value, launch.names)
+    value = _renamed_argument(guess.value, launch.names)
     if arguments.get(name, value).partition("[")[2] != value.partition("[")[2]:
         return None
     return Guess(f"arguments.{name}", value, guess.reason, f"--argument '{name}={value}'")

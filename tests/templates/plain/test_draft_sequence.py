@@ -44,6 +44,11 @@ def test_arrays_are_what_the_host_passes_under_one_name():
     assert not draft.warnings
 
 
+def test_a_parameter_may_be_called_like_a_direction():
+    text = (KERNELS + HOST).replace("float *to", "float *out").replace(" to[i]", " out[i]")
+    assert draft_of(text)[1]["arguments"]["b"] == "out float32[size]"
+
+
 def test_launches_on_different_streams_are_a_warning():
     (warning,) = draft_of(KERNELS + HOST.replace("256, 0, 0>>>", "256, 0, other>>>"))[0].warnings
     assert "line 8 on the default stream, line 9 on other" in warning
