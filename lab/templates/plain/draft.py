@@ -26,6 +26,8 @@ from lab.templates.plain.launches import HostLaunch, read_launch
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
+_BLOCKS = (("4096", "16"), ("128", "4"), ("32", "2"))
+"""Numbers of blocks that the caller chooses, by the axes that have one."""
 _THREADS = "[64, 128, 256, 512, 1024]"
 _BLOCK = "threads"
 """Name of the block-size parameter if neither kernel nor host fixes the threads."""
@@ -67,6 +69,7 @@ class Draft:
         guesses: The guesses in it that a verdict rests on.
         warnings: Doubts about the host's code.
         threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
+        blocks: Sizes that no source mentions: numbers of blocks, with the elements that a block covers.
         launch: The host's launch.
     """
 
@@ -74,6 +77,7 @@ class Draft:
     guesses: tuple[Guess, ...] = ()
     warnings: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
+    blocks: Mapping[str, int] = field(default_factory=dict)
     launch: HostLaunch = field(default_factory=HostLaunch)
 
 
@@ -145,8 +149,9 @@ def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
         *_reference(facts),
     ]
     guesses = tuple(line.guess for line in lines if line.guess is not None)
-    threads = tuple(facts.inference.threads) if facts.inference is not None else ()
-    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)), threads, facts.launch)
+    threads, blocks = (facts.inference.threads, facts.inference.free) if facts.inference is not None else ((), {})
+    text_ = "".join(f"{line}\n" for line in lines)
+    return Draft(text_, guesses, tuple(_doubts(facts)), tuple(threads), blocks, facts.launch)
 
 
 def _doubts(facts: _Facts) -> list[str]:
@@ -407,10 +412,12 @@ def _sizes_of(name: str, facts: _Facts) -> tuple[str, str]:
         return "1", "1"
     if path in inference.small:
         return "256", "256"
+    if name in inference.free:
+        return _BLOCKS[min(len(inference.free), len(_BLOCKS)) - 1]
     degree = inference.degrees.get(path, 1)
     if degree > 2:  # noqa: PLR2004 - a volume
         return "256", "24"
-    return (_SIDE, _SIDE_EMULATED) if degree > 1 or name in inference.free else (_LARGE, _LARGE_EMULATED)
+    return (_SIDE, _SIDE_EMULATED) if degree > 1 else (_LARGE, _LARGE_EMULATED)
 
 
 def _mapping(values: Mapping[str, str]) -> str:
@@ -656,11 +663,6 @@ def _shared_line(facts: _Facts) -> list[_Line]:
 
 def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
     """Return grid and block as the body or the host says them."""
-    grid = _listed(inference.grid)
-    guess = None
-    if inference.grid_guess:
-        option = f"--grid '{'; '.join(inference.grid)}'"
-        guess = Guess("grid", grid, inference.grid_guess, option)
     lines = [inference.grid_line, inference.block_line]
     notes = [f"inferred: line {line}" if line else "" for line in lines]
     if facts.launch.grid and not inference.grid_line:
@@ -668,7 +670,7 @@ def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
     if facts.launch.block and not inference.block_line:
         notes[1] = f"the host's: line {facts.launch.line}"
     return [
-        _Line(f"grid: {grid}", note=notes[0], guess=guess),
+        _Line(f"grid: {_listed(inference.grid)}", note=notes[0]),
         _Line(f"block: {_listed(inference.block)}", note=notes[1]),
     ]
 

@@ -49,6 +49,14 @@ def test_a_parameter_may_be_called_like_a_direction():
     assert draft_of(text)[1]["arguments"]["b"] == "out float32[size]"
 
 
+def test_an_array_has_room_for_every_launch():
+    text = (KERNELS + HOST).replace("cudaMalloc(&b, size * 4);", "")
+    text = text.replace("values[i])", "values[i] + values[2 * i + 1])")
+    assert draft_of(text)[1]["arguments"]["b"] == "out float32[max(size, 2 * size)]"
+    text = text.replace("to[i] = factor", "to[2 * i] = to[2 * i + 1] = factor")
+    assert draft_of(text)[1]["arguments"]["b"] == "out float32[2 * size]"
+
+
 def test_launches_on_different_streams_are_a_warning():
     (warning,) = draft_of(KERNELS + HOST.replace("256, 0, 0>>>", "256, 0, other>>>"))[0].warnings
     assert "line 8 on the default stream, line 9 on other" in warning

@@ -19,12 +19,10 @@ class LaunchSide:
     Attributes:
         value: How many threads or blocks.
         line: The source line that says so; 0 where none does.
-        guess: Why it is a guess; empty where it follows from the source.
     """
 
     value: Polynomial
     line: int = 0
-    guess: str = ""
 
 
 def used_axes(body: KernelBody, names: Sequence[str]) -> int:
@@ -157,26 +155,42 @@ def _of_formula(access: GlobalAccess, fixed: Collection[str], axis: int) -> list
 
 
 def infer_grid(
-    body: KernelBody, limits: Limits, block: Sequence[Polynomial], sizes: Sequence[str]
-) -> tuple[tuple[LaunchSide, ...], tuple[str, ...], tuple[IndexBound, ...]]:
-    """Return the sides of a grid, names of sizes that the grid alone sets, and bounds that follow from the grid.
+    body: KernelBody, limits: Limits, block: Sequence[Polynomial], sizes: Sequence[str], spare: Sequence[str] = ()
+) -> tuple[tuple[LaunchSide, ...], dict[str, int], tuple[IndexBound, ...]]:
+    """Return the sides of a grid, the numbers of blocks that the caller chooses, and bounds that follow from the grid.
+
+    A free number of blocks comes with the elements that a block covers along its axis.
 
     Args:
         body: The kernel's body, its block's sides replaced.
         limits: What knows its atoms.
         block: The sides of a block.
-        sizes: Names of the kernel's integers.
+        sizes: Names of the kernel's integers that a condition or an index names.
+        spare: Its other integers. If there is one, it is the length along the only axis without another one.
     """
     axes = used_axes(body, BLOCK)
-    sides, free, assumed = list[LaunchSide](), list[str](), list[IndexBound]()
+    left = list(spare) if sizes and len(spare) == 1 else []
+    sides, free, assumed = list[LaunchSide](), dict[str, int](), list[IndexBound]()
     for axis in range(axes):
         side = _counted(body, limits, axis)
         if side is None:
             side, name, bound = _uncounted(body, limits, block, sizes, axis)
-            free += [name] if name else []
+            if name and left:
+                side, name, bound = _uncounted(body, limits, block, [left.pop()], axis)
+            free |= {name: _covered(body, axis)} if name else {}
             assumed += [bound] if bound else []
         sides.append(side)
-    return tuple(sides) or (LaunchSide(ONE),), tuple(free), tuple(assumed)
+    return tuple(sides) or (LaunchSide(ONE),), free, tuple(assumed)
+
+
+def _covered(body: KernelBody, axis: int) -> int:
+    """Return the elements along an axis that a block covers, as far as it is a number."""
+    steps = [
+        access.index.coefficient((BLOCK[axis],)).quotient(threads)
+        for access in body.accesses
+        if (threads := access.index.coefficient((THREAD[axis],))).terms
+    ]
+    return max([1, *(step.number for step in steps if step is not None and step.number is not None)])
 
 
 def _counted(body: KernelBody, limits: Limits, axis: int) -> LaunchSide | None:
@@ -227,11 +241,9 @@ def _uncounted(
         size = _length(access, stride, sizes)
         if size is None and side == ONE:
             continue
-        guess = "" if size is not None else "no condition limits the index"
-        length = size or atom(sizes[0]) if sizes else None
-        if length is not None:
-            bound = IndexBound(item - length + ONE, access.line, is_assumed=True)
-            return LaunchSide(limits.operation("ceil", length, side), access.line, guess), "", bound
+        if size is not None:
+            bound = IndexBound(item - size + ONE, access.line, is_assumed=True)
+            return LaunchSide(limits.operation("ceil", size, side), access.line), "", bound
     if not any(BLOCK[axis] in access.index.atoms for access in body.accesses):
         return LaunchSide(ONE), "", None
     name = ("blocks", "blocks_y", "blocks_z")[axis]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
@@ -42,10 +42,10 @@ class Inference:
         grid: Sides of the grid.
         block_line: The source line that the block follows from; 0 where there is none.
         grid_line: Likewise.
-        grid_guess: Why the grid is a guess; empty where it follows from the source.
         threads: Parameters that are sides of the block, with values to try.
         sizes: Names of the problem's fields, of which the kernel's conditions and shapes depend on.
-        free: Fields that are no parameters: the numbers of blocks that the caller chooses.
+        free: Fields that are no parameters: the numbers of blocks that the caller chooses, with the elements that a
+            block covers along its axis.
         derived: Numbers that follow from sizes, such as `lda`.
         degrees: Of each size, how many dimensions the largest array has that it is a side of.
         small: Sizes that bound what data may index, such as the number of bins.
@@ -60,10 +60,9 @@ class Inference:
     grid: tuple[str, ...]
     block_line: int
     grid_line: int
-    grid_guess: str
     threads: Mapping[str, str]
     sizes: tuple[str, ...]
-    free: tuple[str, ...]
+    free: Mapping[str, int]
     derived: Mapping[str, str]
     degrees: Mapping[str, int]
     small: frozenset[str]
@@ -117,14 +116,12 @@ def infer(body: KernelBody, known: Known) -> Inference:
     bounding = _bounding(body, limits, known.integers)
     given = _given_grid(texts, known)
     strides = [name for name in known.integers if any(name in access.index.atoms for access in body.accesses)]
-    lengths = tuple(name for name in known.integers if name in (*bounding, *strides)) or tuple(known.integers)
-    grid, free, assumed = infer_grid(body, limits, sides, lengths)
-    if known.integers and not {*bounding, *strides} and not free:
-        unnamed = "the kernel names no size"
-        grid = tuple(replace(side, guess=unnamed) if side.value != ONE else side for side in grid)
+    lengths = tuple(name for name in known.integers if name in (*bounding, *strides))
+    spare = [name for name in known.integers if name not in lengths]
+    grid, free, assumed = infer_grid(body, limits, sides, lengths, spare)
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
-    if given and (names_size or free or not bounding or any(side.guess for side in grid)):
-        grid, free, assumed = given, (), ()
+    if given and (names_size or free or not bounding):
+        grid, free, assumed = given, {}, ()
     counts = {name: grid[axis].value if axis < len(grid) else ONE for axis, name in enumerate(GRID_SIDES)}
     limits.sides.update(counts)
     body = replaced(body, limits, counts)
@@ -148,12 +145,11 @@ def infer(body: KernelBody, known: Known) -> Inference:
         tuple(texts.text(side.value) for side in grid),
         next((side.line for side in block if side.line), 0),
         next((side.line for side in grid if side.line), 0),
-        next((side.guess for side in grid if side.guess), ""),
         threads,
         sizes,
         free,
         {name: texts.text(value) for name, value in derived.items()},
-        {name: _degree(name, uses) for name in (*sizes, *free)},
+        {name: _degree(name, uses, len(grid)) for name in (*sizes, *free)},
         _small(body, limits, sizes),
         frozenset(sizes) - frozenset(bounding or lengths) - in_grid,
         frozenset(name for side in block for name in side.value.atoms if name in known.parameters),
@@ -242,6 +238,8 @@ def _array(name: str, use: ArrayUse, body: KernelBody, texts: Texts, known: Know
         guess = "no condition bounds its index" if use.is_data_indexed else "the kernel does not access it"
     elif use.is_past_end:
         shape, guess = tuple(_within(side) for side in shape), "a condition lets its index be as large as its size"
+    elif use.is_halo:
+        guess = "the kernel accesses elements behind its size, and no condition says how many there are"
     is_unused = not use.is_stored and not use.is_loaded and not use.line and name not in body.escaped
     if is_unused and not use.is_data_indexed and not shape:
         guess, shape = "", (ONE,)
@@ -264,11 +262,11 @@ def _within(side: Polynomial) -> Polynomial:
     return side - ONE if side.constant == 1 and side.atoms else side
 
 
-def _degree(name: str, uses: Mapping[str, ArrayUse]) -> int:
+def _degree(name: str, uses: Mapping[str, ArrayUse], axes: int) -> int:
     degrees = [
         sum(side.degree for side in use.shape) for use in uses.values() if any(name in side.atoms for side in use.shape)
     ]
-    return max(degrees, default=1)
+    return max(degrees, default=axes)
 
 
 def _small(body: KernelBody, limits: Limits, sizes: Sequence[str]) -> frozenset[str]:
