@@ -8,11 +8,12 @@ follow from the kernel's body, with the source line that says so. What neither s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.statements import read_body
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros, used_names
@@ -20,6 +21,7 @@ from lab.isa.cuda.structures import elements_of, parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.declared import declared_constants
+from lab.templates.plain.inference.geometry import infer_block
 from lab.templates.plain.inference.infer import Inference, InferredArray, Known, infer
 from lab.templates.plain.launches import HostLaunch, read_launch
 
@@ -199,7 +201,7 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     sides = _block_names(parameters, kernel)
     if launch.block not in ((), tuple(sides), tuple(host_arguments.get(side, side) for side in sides)):
         sides = []
-    if not sides and "blockDim" in body and _is_any_block(launch, kernel, body):
+    if not sides and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
         parameters[_BLOCK] = _THREADS
         sides = [_BLOCK]
     if sides and launch.block not in ((), tuple(sides)):
@@ -278,8 +280,16 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
     return infer(read, known)
 
 
+def _says_block(text: str, kernel: SourceKernel, parameters: Collection[str]) -> bool:
+    """Return whether the body allows one number of threads, as that of a shared array's elements."""
+    read = read_body(text, kernel)
+    return read is not None and any(infer_block(read, Limits(read.opaque, parameters), parameters))
+
+
 def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
     """Return whether the block size may differ from the host's: only the number of blocks depends on it."""
+    if "blockDim" not in body:
+        return False
     if not launch.block:
         return True
     if len(launch.block) > 1 or not launch.block[0].isdigit() or launch.shared_bytes.isdigit():

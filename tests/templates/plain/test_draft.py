@@ -166,13 +166,16 @@ def test_other_blocks_are_tried_only_where_the_number_of_blocks_may_stay():
         ("", "", "", "threads"),
         ("__launch_bounds__(256)", "", "", 256),
         ("", "__shared__ float t[256];", "", 256),
+        ("", "__shared__ float t[B]; t[threadIdx.x] = 1;", "", 256),
+        ("", "__shared__ float t[B / 32]; t[threadIdx.x / 32] = 1;", "", 256),
+        ("", "__shared__ float t[32]; t[threadIdx.x / 32] = 1;", "", "threads"),
         ("", "extern __shared__ float t[];", ", 1024", 256),
         ("", "extern __shared__ float t[];", ", n * 4", "threads"),
     ],
 )
 def test_other_blocks_are_tried_only_where_nothing_else_depends_on_them(head, body, shared, block):
     kernel = f"__global__ void {head} k(float *x, int n) {{ {body} x[blockIdx.x * blockDim.x] = 1; }}\n"
-    value, _ = drafted(f"{kernel}int main() {{ k<<<(n + 255) / 256, 256{shared}>>>(x, n); }}")
+    value, _ = drafted(f"const int B = 256;\n{kernel}int main() {{ k<<<(n + 255) / 256, 256{shared}>>>(x, n); }}")
     assert value["block"] == block
 
 

@@ -86,7 +86,10 @@ def _of_shared(access: SharedAccess, limits: Limits, fixed: Collection[str], axi
     sides = []
     for index, extent in zip(access.indices, access.extents, strict=True):
         own = index.coefficient((THREAD[axis],))
-        if extent is None or not own.terms:
+        if extent is None:
+            continue
+        if not own.terms:
+            sides += _of_groups(index, extent, limits, access.line, axis)
             continue
         rows = [index.coefficient((name,)) for name in THREAD[axis + 1 :] if index.coefficient((name,)).terms]
         if rows and own == ONE:
@@ -109,6 +112,20 @@ def _of_shared(access: SharedAccess, limits: Limits, fixed: Collection[str], axi
         if side is not None and _is_side(side, fixed):
             sides.append(LaunchSide(side, access.line))
     return sides
+
+
+def _of_groups(  # noqa: PLR0917 - an index and its array
+    index: Polynomial, extent: Polynomial, limits: Limits, line: int, axis: int
+) -> list[LaunchSide]:
+    """Return the side for which an array has one element for each warp: `s[threadIdx.x / 32]`."""
+    for name in index.atoms:
+        meaning = limits.meaning(name)
+        if meaning is not None and meaning.operation == "/" and index == atom(name):
+            threads, group = meaning.operands
+            side = extent * group
+            if threads == atom(THREAD[axis]) and _is_side(side, ()) and side != number(_MOST_THREADS):
+                return [LaunchSide(side, line)]
+    return []
 
 
 def _of_rows(  # noqa: PLR0917 - an index and its array

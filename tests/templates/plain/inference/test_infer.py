@@ -52,6 +52,8 @@ def test_a_product_of_square_matrices():
         ("", "__shared__ float s[2 * T]; s[threadIdx.x + blockDim.x] = x[threadIdx.x];", ("T",)),
         ("", "__shared__ float s[8][16]; s[threadIdx.y][threadIdx.x] = x[threadIdx.x];", ("16", "8")),
         ("", "__shared__ float s[8 * 16]; s[threadIdx.y * 16 + threadIdx.x] = x[threadIdx.x];", ("16", "8")),
+        ("", "__shared__ float s[8]; s[threadIdx.x / 32] = x[threadIdx.x];", ("256",)),
+        ("", "__shared__ float s[32]; s[threadIdx.x >> 5] = x[threadIdx.x];", ("threads",)),
         ("", "for (int i = threadIdx.x; i < n; i += 96) x[i] = 1;", ("96",)),
         ("", "int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = 1;", ("64",)),
         ("#define W 32\n", "int i = blockIdx.x * W + threadIdx.x; if (i < n) x[i] = 1;", ("32",)),
