@@ -195,13 +195,17 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
     sizes = [name for name in integers if not re.search(excluded, name, re.IGNORECASE)]
     launch = read_launch(text, kernel, {*sizes, *parameters})
+    if passed := {side for side in launch.block if side in sizes and launch.values.get(side, "").isdigit()}:
+        sizes = [name for name in sizes if name not in passed]
+        integers = [name for name in integers if name not in passed]
+        launch = read_launch(text, kernel, {*sizes, *parameters})
     host_arguments = dict(
         zip((template_parameter.name for template_parameter in kernel.template or ()), launch.template, strict=False)
     )
     sides = _block_names(parameters, kernel)
     if launch.block not in ((), tuple(sides), tuple(host_arguments.get(side, side) for side in sides)):
         sides = []
-    if not sides and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
+    if not sides and not passed and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
         parameters[_BLOCK] = _THREADS
         sides = [_BLOCK]
     if sides and launch.block not in ((), tuple(sides)):
@@ -222,7 +226,9 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
         parameters |= inference.threads
         for name in inference.sides & parameters.keys() - host_arguments.keys():
             parameters[name] = _TILES if sum(name in side for side in inference.block) > 1 else parameters[name]
-        sizes = [*inference.sizes, *inference.free]
+        host_numbers = {paths.get(name, name) for name, value in launch.values.items() if value.isdigit()}
+        own = [name for name in inference.sizes if name not in inference.bounds & host_numbers]
+        sizes = [*(own or inference.sizes), *inference.free]
         sizes = [
             paths_to.get(name, name) for paths_to in [{path: name for name, path in paths.items()}] for name in sizes
         ]
@@ -276,6 +282,7 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
             for one, value in zip(kernel.template or (), launch.template, strict=False)
             if value.isdecimal()
         },
+        is_shared=launch.shares,
     )
     return infer(read, known)
 
@@ -372,7 +379,8 @@ def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
         (r"block|threads", _THREADS),
     ):
         if re.search(pattern, name):
-            return values
+            is_tried = not macro.default or macro.default in re.findall(r"\w+", values)
+            return values if is_tried else f"[{macro.default}]"
     return f"[{macro.default}]" if macro.default else "[1]"
 
 

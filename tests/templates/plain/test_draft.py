@@ -105,7 +105,7 @@ def test_many_defaults_of_a_template_are_its_values_and_flags_are_tried_both_way
     few = "template <const int TILE_K = 16, int PAD = 8, const bool SWIZZLED = true{}>"
     kernel = "\n__global__ void k(float *x, int n) { x[n] = TILE_K; }"
     swept, _ = drafted(few.format("") + kernel)
-    assert swept["parameters"] == {"TILE_K": [8, 16, 32], "PAD": [0, 1], "SWIZZLED": [0, 1]}
+    assert swept["parameters"] == {"TILE_K": [8, 16, 32], "PAD": [8], "SWIZZLED": [0, 1]}
     kept, _ = drafted(few.format(", int WARPS = 4") + kernel)
     assert kept["parameters"] == {"TILE_K": [16], "PAD": [8], "SWIZZLED": [0, 1], "WARPS": [4]}
     host = " int main() { k<32, 4, true><<<n, 32>>>(x, n); }"
@@ -386,3 +386,26 @@ def test_a_pointer_into_an_array_is_a_guess(passed):
     (guess,) = drafted_with_guesses(f"{text}int main() {{ float *d; k<<<1, 64>>>({passed}, 9); }}").guesses
     assert (guess.key, "line 2" in guess.reason) == ("arguments.x", True)
     assert not drafted_with_guesses(f"{text}int main() {{ float *d; k<<<1, 64>>>(d, 9); }}").guesses
+
+
+def test_a_number_that_only_conditions_name_and_a_block_are_what_the_host_passes():
+    value, _ = drafted(
+        "__global__ void k(float *x, int n, int halo, int block) { int i = blockIdx.x * blockDim.x + threadIdx.x;"
+        " if (threadIdx.x < halo) x[i + halo] = block; }\n"
+        "int main() { float *x; cudaMalloc(&x, n * sizeof(float)); int b = 16;"
+        " k<<<(n + b - 1) / b, b>>>(x, n, 3, b); }"
+    )
+    assert (value["problem"], value["block"], value["grid"]) == ({"n": 10_000_000}, 16, "ceil_div(n, 16)")
+    assert value["arguments"] == {
+        "x": "out partial float32[n]",
+        "n": "int32",
+        "halo": "int32 = 3",
+        "block": "int32 = 16",
+    }
+
+
+def test_the_length_that_the_host_allocates_is_that_of_the_array():
+    kernel = "__global__ void k(float *x, int n, int m) { if (threadIdx.x < n) x[threadIdx.x + m] = 1; }\n"
+    host = "int main() {{ float *x; int n = 8, m = 4; cudaMalloc(&x, n * sizeof(float)); k<<<1, 8>>>(x, n, {}); }}"
+    assert drafted(kernel + host.format("m"))[0]["arguments"]["x"] == "out partial float32[n]"
+    assert drafted(kernel + host.format("n"))[0]["arguments"]["x"] == "out partial float32[m + n]"

@@ -114,9 +114,7 @@ def _of_shared(access: SharedAccess, limits: Limits, fixed: Collection[str], axi
     return sides
 
 
-def _of_groups(  # noqa: PLR0917 - an index and its array
-    index: Polynomial, extent: Polynomial, limits: Limits, line: int, axis: int
-) -> list[LaunchSide]:
+def _of_groups(index: Polynomial, extent: Polynomial, limits: Limits, line: int, axis: int) -> list[LaunchSide]:
     """Return the side for which an array has one element for each warp: `s[threadIdx.x / 32]`."""
     for name in index.atoms:
         meaning = limits.meaning(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
@@ -49,6 +49,7 @@ class Inference:
         derived: Numbers that follow from sizes, such as `lda`.
         degrees: Of each size, how many dimensions the largest array has that it is a side of.
         small: Sizes that bound what data may index, such as the number of bins.
+        bounds: Sizes that are only compared with: neither an array nor the launch has that many elements.
         units: Sizes that no condition names, such as the increment of an index.
         sides: Parameters that are sides of the block.
         shared_bytes: Dynamic shared memory of a block; empty where the body does not say it.
@@ -66,6 +67,7 @@ class Inference:
     derived: Mapping[str, str]
     degrees: Mapping[str, int]
     small: frozenset[str]
+    bounds: frozenset[str]
     units: frozenset[str]
     sides: frozenset[str]
     shared_bytes: str = ""
@@ -87,6 +89,7 @@ class Known:
         lengths: What the host allocates for arrays, in bytes.
         widths: Bytes of an element of each array; 0 where they are unknown.
         values: What the host passes for the kernel's template.
+        is_shared: The host passes one variable for several sizes.
     """
 
     arrays: Sequence[str]
@@ -99,6 +102,7 @@ class Known:
     lengths: Mapping[str, str]
     widths: Mapping[str, int]
     values: Mapping[str, int]
+    is_shared: bool = False
 
 
 def infer(body: KernelBody, known: Known) -> Inference:
@@ -132,8 +136,8 @@ def infer(body: KernelBody, known: Known) -> Inference:
     ]
     derived = derived_strides(known.arrays, body, limits, assumed, scalars)
     body = replaced(body, limits, derived)
-    uses = {name: infer_array(name, body, limits, assumed) for name in known.arrays}
-    arrays = {name: _array(name, use, body, texts, known) for name, use in uses.items()}
+    uses = {name: _with_length(infer_array(name, body, limits, assumed), name, texts, known) for name in known.arrays}
+    arrays = {name: _array(name, use, body, texts) for name, use in uses.items()}
     named = [atom_ for use in uses.values() for side in use.shape for atom_ in _atoms(side, limits)]
     named += [atom_ for side in (*grid, *block) for atom_ in _atoms(side.value, limits)]
     in_grid = frozenset(atom_ for side in grid for atom_ in _atoms(side.value, limits))
@@ -151,6 +155,7 @@ def infer(body: KernelBody, known: Known) -> Inference:
         {name: texts.text(value) for name, value in derived.items()},
         {name: _degree(name, uses, len(grid)) for name in (*sizes, *free)},
         _small(body, limits, sizes),
+        frozenset(sizes) - frozenset(named),
         frozenset(sizes) - frozenset(bounding or lengths) - in_grid,
         frozenset(name for side in block for name in side.value.atoms if name in known.parameters),
         *_dynamic(body, limits, texts, assumed),
@@ -224,15 +229,22 @@ def _given_grid(texts: Texts, known: Known) -> tuple[LaunchSide, ...]:
     )
 
 
-def _array(name: str, use: ArrayUse, body: KernelBody, texts: Texts, known: Known) -> InferredArray:
+def _with_length(use: ArrayUse, name: str, texts: Texts, known: Known) -> ArrayUse:
+    """Return the use of an array with the length that the host allocates, where the body does not say the same."""
+    length = _allocated(name, texts, known)
+    if length is None or (
+        use.shape and not use.is_data_indexed and not use.is_past_end and not _differs(use.shape, length, known)
+    ):
+        return use
+    return replace(use, shape=(length,), is_data_indexed=False, is_past_end=False, is_halo=False)
+
+
+def _array(name: str, use: ArrayUse, body: KernelBody, texts: Texts) -> InferredArray:
     direction = ""
     if use.is_stored:
         direction = "inout" if use.is_loaded else "out partial" if use.is_partial else "out"
     shape, guess = use.shape, ""
-    length = _allocated(name, texts, known)
-    if length is not None and (not shape or use.is_data_indexed or use.is_past_end or _differs(shape, length)):
-        shape = (length,)
-    elif name in body.escaped and not shape:
+    if name in body.escaped and not shape:
         guess = "the kernel passes it to a function that lab does not read"
     elif use.is_data_indexed or not shape:
         guess = "no condition bounds its index" if use.is_data_indexed else "the kernel does not access it"
@@ -252,10 +264,11 @@ def _allocated(name: str, texts: Texts, known: Known) -> Polynomial | None:
     return length.quotient(number(width)) if length is not None and width else None
 
 
-def _differs(shape: Sequence[Polynomial], length: Polynomial) -> bool:
-    """Return whether the host allocates another length, in terms of the same sizes."""
+def _differs(shape: Sequence[Polynomial], length: Polynomial, known: Known) -> bool:
+    """Return whether the host allocates another length, in terms of the same sizes or of some of them."""
     elements = product(shape)
-    return bool(elements.atoms) and elements.atoms == length.atoms and elements != length
+    is_known = length.atoms == elements.atoms or (length.atoms < elements.atoms and not known.is_shared)
+    return bool(length.atoms) and is_known and elements != length
 
 
 def _within(side: Polynomial) -> Polynomial:
