@@ -129,15 +129,16 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
     return drafted(text, file, kernel).text
 
 
-def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
+def drafted(text: str, file: str, kernel: SourceKernel, *, keeps_block: bool = False) -> Draft:
     """Draft an experiment file for one kernel.
 
     Args:
         text: The CUDA source.
         file: Its name, as the experiment file shall call it.
         kernel: One of the source's kernels.
+        keeps_block: Try no other block than the host's, as other kernels depend on its number of blocks.
     """
-    facts = _facts(text, kernel)
+    facts = _facts(text, kernel, keeps_block=keeps_block)
     lines = [
         _Line(f"question: Which variant of {kernel.name} is fastest?", note="ask what you want to know"),
         _Line(f"source: {_quoted(file)}"),
@@ -167,7 +168,7 @@ def _doubts(facts: _Facts) -> list[str]:
     ]
 
 
-def _facts(text: str, kernel: SourceKernel) -> _Facts:
+def _facts(text: str, kernel: SourceKernel, *, keeps_block: bool) -> _Facts:
     body = text[slice(*kernel.body)]
     macros = expected_macros(text)
     types = [template_parameter.name for template_parameter in kernel.template or () if _is_type(template_parameter)]
@@ -205,7 +206,8 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     sides = _block_names(parameters, kernel)
     if launch.block not in ((), tuple(sides), tuple(host_arguments.get(side, side) for side in sides)):
         sides = []
-    if not sides and not passed and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
+    is_kept = bool(passed) or (keeps_block and bool(launch.block))
+    if not sides and not is_kept and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
         parameters[_BLOCK] = _THREADS
         sides = [_BLOCK]
     if sides and launch.block not in ((), tuple(sides)):

@@ -78,7 +78,7 @@ def drafted_sequence(text: str, file: str, kernels: Sequence[SourceKernel]) -> D
 
 
 def _launch(text: str, file: str, kernel: SourceKernel) -> _Launch:
-    draft = drafted(text, file, kernel)
+    draft = drafted(text, file, kernel, keeps_block=True)
     names = {
         parameter.name: draft.launch.variables.get(parameter.name, parameter.name) for parameter in kernel.parameters
     }

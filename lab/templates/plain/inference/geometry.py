@@ -116,7 +116,7 @@ def _of_shared(access: SharedAccess, limits: Limits, fixed: Collection[str], axi
 
 def _of_groups(index: Polynomial, extent: Polynomial, limits: Limits, line: int, axis: int) -> list[LaunchSide]:
     """Return the side for which an array has one element for each warp: `s[threadIdx.x / 32]`."""
-    for name in index.atoms:
+    for name in sorted(index.atoms):
         meaning = limits.meaning(name)
         if meaning is not None and meaning.operation == "/" and index == atom(name):
             threads, group = meaning.operands
