@@ -23,6 +23,7 @@ from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.declared import declared_constants
 from lab.templates.plain.inference.geometry import infer_block
 from lab.templates.plain.inference.infer import Inference, InferredArray, Known, infer
+from lab.templates.plain.instances import template_instances
 from lab.templates.plain.launches import HostLaunch, read_launch
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
@@ -195,11 +196,11 @@ def _facts(text: str, kernel: SourceKernel, *, keeps_block: bool) -> _Facts:
     integers = [value.name for value in values if value.dtype in _INTEGERS and value.name and value.lanes == 1]
     excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
     sizes = [name for name in integers if not re.search(excluded, name, re.IGNORECASE)]
-    launch = read_launch(text, kernel, {*sizes, *parameters})
+    launch = _deduced(text, kernel, read_launch(text, kernel, {*sizes, *parameters}))
     if passed := {side for side in launch.block if side in sizes and launch.values.get(side, "").isdigit()}:
         sizes = [name for name in sizes if name not in passed]
         integers = [name for name in integers if name not in passed]
-        launch = read_launch(text, kernel, {*sizes, *parameters})
+        launch = _deduced(text, kernel, read_launch(text, kernel, {*sizes, *parameters}))
     host_arguments = dict(
         zip((template_parameter.name for template_parameter in kernel.template or ()), launch.template, strict=False)
     )
@@ -284,9 +285,18 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
             for one, value in zip(kernel.template or (), launch.template, strict=False)
             if value.isdecimal()
         },
-        is_shared=launch.shares,
+        {paths.get(name, name): int(value) for name, value in launch.values.items() if value.isdecimal()},
+        launch.shares,
     )
     return infer(read, known)
+
+
+def _deduced(text: str, kernel: SourceKernel, launch: HostLaunch) -> HostLaunch:
+    """Return a launch with the template arguments that C++ deduces from what the host passes."""
+    if not launch.line or len(launch.template) >= len(kernel.template or ()):
+        return launch
+    instances = [one for one in template_instances(text) if one.kernel == kernel and not one.assumed]
+    return replace(launch, template=instances[0].arguments) if instances else launch
 
 
 def _says_block(text: str, kernel: SourceKernel, parameters: Collection[str]) -> bool:
@@ -496,6 +506,8 @@ def _inferred_argument(
     lanes = [str(parameter.lanes)] if parameter.lanes > 1 else [str(len(inner))] if alike and len(inner) > 1 else []
     shape = ", ".join([*array.shape, *lanes]) if array.shape else _shape(parameter, facts)[0]
     direction = f"{array.direction} " if array.direction else ""
+    if direction == "out " and inner and _leaves_members(parameter, inner, facts.body):
+        direction = "out partial "
     value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
     guess, reason = None, array.guess
     if parameter.name in facts.launch.inside:
@@ -506,6 +518,13 @@ def _inferred_argument(
         key = f"arguments.{parameter.name}"
         guess = Guess(key, value, reason, f"--argument '{parameter.name}={value}'")
     return _Line(f'  {parameter.name}: "{value}"', check, f"inferred: line {array.line}" if array.line else "", guess)
+
+
+def _leaves_members(parameter: SourceParameter, members: Sequence[SourceParameter], body: str) -> bool:
+    """Return whether the body assigns to some members of an array's structures only: `x[i].a = 1`."""
+    element = rf"(?<![\w.]){re.escape(parameter.name)}\s*\[[^;]*?\]\s*"
+    stored = set(re.findall(rf"{element}\.\s*(\w+)\s*=[^=]", body))
+    return bool(stored) and not re.search(rf"{element}=[^=]", body) and stored < {member.name for member in members}
 
 
 def _constants(text: str, facts: _Facts) -> list[_Line]:
@@ -533,7 +552,7 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
     words = re.findall(r"\w+", parameter.c_type)
     kinds = {member.dtype for member in facts.elements.get(parameter.name, ())}
     if len(kinds) == 1 and (kind := kinds.pop()):
-        return kind, f"the members of {parameter.c_type}"
+        return kind, ""
     for type_name in (facts.types[word] for word in words if word in facts.types):
         element = element_type(type_name) if type_name in facts.launch.template else None
         if element is not None and element.lanes == 1:

@@ -40,6 +40,10 @@ def test_arrays_are_what_the_host_passes_under_one_name():
         ("scale", ["b", "a", "factor", "size"]),
         ("total", ["b", "s", "size"]),
     ]
+    assert [(one["grid"], one["block"]) for one in data["launches"]] == [
+        ("ceil_div(size, 128)", 128),
+        ("ceil_div(size, 256)", 256),
+    ]
     assert not draft.guesses
     assert not draft.warnings
 

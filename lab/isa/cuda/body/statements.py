@@ -22,6 +22,7 @@ from lab.isa.cuda.tree import (
     leaves,
     line,
     parse,
+    parse_expression,
     span,
     words,
     written,
@@ -185,6 +186,10 @@ class _Statements(Expressions):
         if value is None:  # `T w(0);` reads as a function
             parameters = declarator.child_by_field_name("parameters")
             if parameters is not None:
+                before, self._line = self._line, self._line or line(declarator)
+                for item in parameters.named_children:
+                    self.value(parse_expression(written(item)))
+                self._line = before
                 return self.fresh(Opaque(is_data=True))
             return self.fresh(Opaque())
         if value.type in ("initializer_list", "argument_list"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
@@ -89,6 +89,7 @@ class Known:
         lengths: What the host allocates for arrays, in bytes.
         widths: Bytes of an element of each array; 0 where they are unknown.
         values: What the host passes for the kernel's template.
+        numbers: What the host passes for the kernel's numbers.
         is_shared: The host passes one variable for several sizes.
     """
 
@@ -102,6 +103,7 @@ class Known:
     lengths: Mapping[str, str]
     widths: Mapping[str, int]
     values: Mapping[str, int]
+    numbers: Mapping[str, int] = field(default_factory=dict)
     is_shared: bool = False
 
 
@@ -119,9 +121,16 @@ def infer(body: KernelBody, known: Known) -> Inference:
     body = replaced(body, limits, values)
     bounding = _bounding(body, limits, known.integers)
     given = _given_grid(texts, known)
-    strides = [name for name in known.integers if any(name in access.index.atoms for access in body.accesses)]
+    strides = _strides(body, limits)
     lengths = tuple(name for name in known.integers if name in (*bounding, *strides))
-    spare = [name for name in known.integers if name not in lengths]
+    given_sides = {name for side in (*given, *block) for name in _atoms(side.value, limits)}
+    offsets = {
+        name: number(known.numbers.get(name, 1))
+        for name in known.integers
+        if name not in {*lengths, *given_sides} and any(name in access.index.atoms for access in body.accesses)
+    }
+    body = replaced(body, limits, offsets)
+    spare = [name for name in known.integers if name not in lengths and name not in offsets]
     grid, free, assumed = infer_grid(body, limits, sides, lengths, spare)
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
     if given and (names_size or free or not bounding):
@@ -172,6 +181,16 @@ def _atoms(value: Polynomial, limits: Limits) -> set[str]:
         names.add(name)
         for operand in meaning.operands if meaning is not None else ():
             pending += operand.atoms
+    return names
+
+
+def _strides(body: KernelBody, limits: Limits) -> set[str]:
+    """Return the names by which an index of threads, blocks or turns is multiplied or divided."""
+    names = set[str]()
+    for access in body.accesses:
+        for monomial in access.index.terms:
+            if not all(map(limits.is_terminal, monomial)):
+                names |= {inner for name in monomial for inner in _atoms(atom(name), limits)}
     return names
 
 

@@ -173,3 +173,11 @@ def test_names_of_unknown_values_depend_on_the_text_alone():
     assert first is not None
     assert second is not None
     assert (first.accesses, first.opaque) == (second.accesses, second.opaque)
+
+
+def test_what_a_constructor_gets_is_read():
+    assert touched("Vector v(x[0], x[n]); y[1] = v.first;") == [
+        ("x", Touch.LOAD, number(0)),
+        ("x", Touch.LOAD, atom("n")),
+        ("y", Touch.STORE, number(1)),
+    ]

@@ -135,3 +135,9 @@ def test_dynamic_shared_memory():
 def test_the_launch_of_the_host_counts():
     found = inferred("__global__ void k(float *x, int n) { x[blockIdx.x] = n; }", ("1",), ("512",))
     assert (found.block, found.grid, found.arrays["x"].shape) == (("1",), ("512",), ("512",))
+
+
+def test_a_number_that_only_picks_a_row_is_no_size():
+    text = f"__global__ void k(float *x, int n, int row) {{ {ROW_COLUMN} x[r * n + c] += x[row * n + c]; }}"
+    found = inferred(text)
+    assert (found.sizes, found.arrays["x"].shape) == (("n",), ("n", "n"))
