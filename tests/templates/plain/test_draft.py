@@ -70,7 +70,7 @@ def argument(signature: str, body: str = "") -> str:
     [
         ("const float *x, int n", "", "float32[n]"),
         ("float *x, int n", f"{_INDEX} x[i] = 3;", "out float32[n]"),
-        ("float4 *x, int n", f"{_INDEX} x[i].x = 3;", "out float32[n, 4]"),
+        ("float4 *x, int n", f"{_INDEX} x[i].x = 3;", "out partial float32[n, 4]"),
         ("float *x, int n", f"{_INDEX} x[i] += 3;", "inout float32[n]"),
         ("float *x, int n", "atomicAdd(&x[3], 1);", "inout float32[4] zeros"),
         ("float *x, float *y, int n", f"{_INDEX} y[i] = x[i];", "float32[n]"),
