@@ -75,7 +75,7 @@ def try_draft(source: Path, asked: Asked) -> TrialDraft:
     if unit.flags.options:
         made["options"] = list(unit.flags.options)
     made.pop("question", None)
-    notes = [*draft.warnings, *_problem(made, asked.problem)]
+    notes = [*draft.warnings, *_problem(made, asked.problem, draft.blocks)]
     for words in asked.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
         made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
@@ -126,10 +126,11 @@ def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None
             made["parameters"].pop(name, None)
 
 
-def _problem(experiment: dict[str, Any], sizes: Mapping[str, str]) -> list[str]:
+def _problem(experiment: dict[str, Any], sizes: Mapping[str, str], blocks: Mapping[str, int]) -> list[str]:
     """Set sizes, and return what the user may not expect of them.
 
-    `--n` is the size of a kernel whatever the kernel calls it: its only size, or all of them.
+    `--n` is the size of a kernel whatever the kernel calls it: its only size, all of them, or the elements along
+    the axes of a grid of which the caller chooses the blocks.
     """
     problem, notes = experiment.get("problem") or {}, []
     for name, word in sizes.items():
@@ -138,14 +139,21 @@ def _problem(experiment: dict[str, Any], sizes: Mapping[str, str]) -> list[str]:
             raise _unknown(name, problem, f"--{name}", "the kernel has no such size")
         if not names:
             notes.append(f"--{name} {word} is not used: the kernel has no size that a caller sets")
-        elif names != [name]:
-            notes.append(f"--{name} {word} sets {' and '.join(names)}")
+        values = {size: _whole_blocks(_value(word), blocks.get(size, 1) if size != name else 1) for size in names}
+        if names and names != [name]:
+            words = [size if values[size] == _value(word) else f"{size} to {values[size]}" for size in names]
+            notes.append(f"--{name} {word} sets {' and '.join(words)}")
         for size in names:
-            problem[size] = _value(word)
+            problem[size] = values[size]
             small = (experiment.get("emulate") or {}).get(size, _LARGEST_ON_CPU)
             if isinstance(problem[size], int) and isinstance(small, int):
                 experiment.setdefault("emulate", {})[size] = min(small, problem[size])
     return notes
+
+
+def _whole_blocks(size: Any, covered: int) -> Any:  # noqa: ANN401 - any value of YAML
+    """Return the number of blocks that cover a size."""
+    return -(-size // covered) if isinstance(size, int) else size
 
 
 def _meant(name: str, known: Mapping[str, Any]) -> list[str]:

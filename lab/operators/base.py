@@ -293,11 +293,17 @@ class Operator(ABC, Generic[P]):
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
         outputs: Mapping[str, Array],  # noqa: ARG002
+        first: P | None = None,  # noqa: ARG002
     ) -> Mapping[str, Expected]:
         """Use one variant's outputs as the expected values of the others.
 
+        Args:
+            problem: The problem of the variant to compare.
+            outputs: The outputs of the first variant.
+            first: Its problem; None for the same one.
+
         Raises:
-            StandInMismatchError: The variant's outputs have another size or type than this problem's.
+            StandInMismatchError: The variant's arrays have another size or type than this problem's.
             UserError: The operator has a reference of its own.
         """
         raise UserError("the operator has a reference of its own", code="conflict", key="operator", found=self.name)

@@ -489,7 +489,8 @@ def _reference(
             f"no reference is given, and the first variant cannot stand in: {' '.join(str(error).split())}",
         )
     try:
-        return computed.as_expected(problem, outputs), (_NO_REFERENCE,)
+        first = computed.restored(task.reference.problem)
+        return computed.as_expected(problem, outputs, first), (_NO_REFERENCE,)
     except StandInMismatchError as error:
         return own_outputs, (f"no reference is given, and {error.message}",)
 

@@ -90,7 +90,10 @@ def test_n_is_the_size_whatever_the_kernel_calls_it(tmp_path, signature, conditi
 def test_n_of_a_kernel_without_a_size_is_a_note(tmp_path):
     (tmp_path / "k.cu").write_text("__global__ void k(float *x) { x[blockIdx.x * 64 + threadIdx.x] = 1; }")
     (tmp_path / "f.cu").write_text("__global__ void k(float *x) { if (threadIdx.x < 8) x[threadIdx.x] = 1; }")
-    assert try_draft(tmp_path / "k.cu", Asked(problem={"n": "77"})).experiment["problem"] == {"blocks": 77}
+    draft = try_draft(tmp_path / "k.cu", Asked(problem={"n": "77"}))
+    assert draft.experiment["problem"] == {"blocks": 2}
+    assert "--n 77 sets blocks to 2" in draft.notes
+    assert try_draft(tmp_path / "k.cu", Asked(problem={"blocks": "77"})).experiment["problem"] == {"blocks": 77}
     (note,) = try_draft(tmp_path / "f.cu", Asked(problem={"n": "77"})).notes
     assert "--n 77" in note
 

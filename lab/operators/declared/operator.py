@@ -216,13 +216,19 @@ class Declared(Operator[DeclaredProblem]):
         return expected
 
     @_of_types
-    def as_expected(self, problem: DeclaredProblem, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
+    def as_expected(
+        self, problem: DeclaredProblem, outputs: Mapping[str, Array], first: DeclaredProblem | None = None
+    ) -> Mapping[str, Expected]:
         """Use one variant's outputs as the expected values of the others, if the file has no reference.
 
         Raises:
-            StandInMismatchError: An output differs in size or type from this problem's: they depend on a parameter.
+            StandInMismatchError: An array differs in size or type from this problem's: they depend on a parameter.
         """
         planned = self._plan(problem)
+        shapes = self._plan(first).shapes if first is not None else planned.shapes
+        for name, shape in shapes.items():
+            if math.prod(shape) != math.prod(planned.shapes[name]):
+                raise _another_shape(name, math.prod(shape), math.prod(planned.shapes[name]))
         for output in self.declaration.outputs:
             shape, size = planned.shapes[output.name], outputs[output.name].size
             if outputs[output.name].dtype != output.element.dtype:
@@ -233,13 +239,7 @@ class Declared(Operator[DeclaredProblem]):
                     accepted="a reference, which fits every type",
                 )
             if size != math.prod(shape):
-                sizes_text = f"{size} elements in the first variant, {math.prod(shape)} in this one"
-                raise StandInMismatchError(
-                    f"{output.name} has another shape than the first variant's: not compared",
-                    code="mismatch",
-                    found=sizes_text,
-                    accepted="a reference, which fits every shape",
-                )
+                raise _another_shape(output.name, size, math.prod(shape))
         return {
             output.name: judging.from_outputs(
                 output.element, planned.shapes[output.name], outputs[output.name], self._tolerance(planned, output.name)
@@ -557,6 +557,15 @@ def _unwritten(argument: Argument) -> Unwritten:
     if argument.direction is not Direction.OUT:
         return Unwritten.KEPT
     return Unwritten.PARTIAL if argument.is_partial else Unwritten.POISON
+
+
+def _another_shape(name: str, first: int, own: int) -> StandInMismatchError:
+    return StandInMismatchError(
+        f"{name} has another shape than the first variant's: not compared",
+        code="mismatch",
+        found=f"{first} elements in the first variant, {own} in this one",
+        accepted="a reference, which fits every shape",
+    )
 
 
 def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:

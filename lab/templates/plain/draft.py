@@ -8,11 +8,12 @@ follow from the kernel's body, with the source line that says so. What neither s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.statements import read_body
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros, used_names
@@ -20,12 +21,16 @@ from lab.isa.cuda.structures import elements_of, parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.declared import declared_constants
+from lab.templates.plain.inference.geometry import infer_block
 from lab.templates.plain.inference.infer import Inference, InferredArray, Known, infer
+from lab.templates.plain.instances import template_instances
 from lab.templates.plain.launches import HostLaunch, read_launch
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
+_BLOCKS = (("4096", "16"), ("128", "4"), ("32", "2"))
+"""Numbers of blocks that the caller chooses, by the axes that have one."""
 _THREADS = "[64, 128, 256, 512, 1024]"
 _BLOCK = "threads"
 """Name of the block-size parameter if neither kernel nor host fixes the threads."""
@@ -67,6 +72,7 @@ class Draft:
         guesses: The guesses in it that a verdict rests on.
         warnings: Doubts about the host's code.
         threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
+        blocks: Sizes that no source mentions: numbers of blocks, with the elements that a block covers.
         launch: The host's launch.
     """
 
@@ -74,6 +80,7 @@ class Draft:
     guesses: tuple[Guess, ...] = ()
     warnings: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
+    blocks: Mapping[str, int] = field(default_factory=dict)
     launch: HostLaunch = field(default_factory=HostLaunch)
 
 
@@ -123,15 +130,16 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
     return drafted(text, file, kernel).text
 
 
-def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
+def drafted(text: str, file: str, kernel: SourceKernel, *, keeps_block: bool = False) -> Draft:
     """Draft an experiment file for one kernel.
 
     Args:
         text: The CUDA source.
         file: Its name, as the experiment file shall call it.
         kernel: One of the source's kernels.
+        keeps_block: Try no other block than the host's, as other kernels depend on its number of blocks.
     """
-    facts = _facts(text, kernel)
+    facts = _facts(text, kernel, keeps_block=keeps_block)
     lines = [
         _Line(f"question: Which variant of {kernel.name} is fastest?", note="ask what you want to know"),
         _Line(f"source: {_quoted(file)}"),
@@ -145,8 +153,9 @@ def drafted(text: str, file: str, kernel: SourceKernel) -> Draft:
         *_reference(facts),
     ]
     guesses = tuple(line.guess for line in lines if line.guess is not None)
-    threads = tuple(facts.inference.threads) if facts.inference is not None else ()
-    return Draft("".join(f"{line}\n" for line in lines), guesses, tuple(_doubts(facts)), threads, facts.launch)
+    threads, blocks = (facts.inference.threads, facts.inference.free) if facts.inference is not None else ((), {})
+    text_ = "".join(f"{line}\n" for line in lines)
+    return Draft(text_, guesses, tuple(_doubts(facts)), tuple(threads), blocks, facts.launch)
 
 
 def _doubts(facts: _Facts) -> list[str]:
@@ -160,7 +169,7 @@ def _doubts(facts: _Facts) -> list[str]:
     ]
 
 
-def _facts(text: str, kernel: SourceKernel) -> _Facts:
+def _facts(text: str, kernel: SourceKernel, *, keeps_block: bool) -> _Facts:
     body = text[slice(*kernel.body)]
     macros = expected_macros(text)
     types = [template_parameter.name for template_parameter in kernel.template or () if _is_type(template_parameter)]
@@ -187,14 +196,19 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     integers = [value.name for value in values if value.dtype in _INTEGERS and value.name and value.lanes == 1]
     excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
     sizes = [name for name in integers if not re.search(excluded, name, re.IGNORECASE)]
-    launch = read_launch(text, kernel, {*sizes, *parameters})
+    launch = _deduced(text, kernel, read_launch(text, kernel, {*sizes, *parameters}))
+    if passed := {side for side in launch.block if side in sizes and launch.values.get(side, "").isdigit()}:
+        sizes = [name for name in sizes if name not in passed]
+        integers = [name for name in integers if name not in passed]
+        launch = _deduced(text, kernel, read_launch(text, kernel, {*sizes, *parameters}))
     host_arguments = dict(
         zip((template_parameter.name for template_parameter in kernel.template or ()), launch.template, strict=False)
     )
     sides = _block_names(parameters, kernel)
     if launch.block not in ((), tuple(sides), tuple(host_arguments.get(side, side) for side in sides)):
         sides = []
-    if not sides and "blockDim" in body and _is_any_block(launch, kernel, body):
+    is_kept = bool(passed) or (keeps_block and bool(launch.block))
+    if not sides and not is_kept and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
         parameters[_BLOCK] = _THREADS
         sides = [_BLOCK]
     if sides and launch.block not in ((), tuple(sides)):
@@ -215,7 +229,9 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
         parameters |= inference.threads
         for name in inference.sides & parameters.keys() - host_arguments.keys():
             parameters[name] = _TILES if sum(name in side for side in inference.block) > 1 else parameters[name]
-        sizes = [*inference.sizes, *inference.free]
+        host_numbers = {paths.get(name, name) for name, value in launch.values.items() if value.isdigit()}
+        own = [name for name in inference.sizes if name not in inference.bounds & host_numbers]
+        sizes = [*(own or inference.sizes), *inference.free]
         sizes = [
             paths_to.get(name, name) for paths_to in [{path: name for name, path in paths.items()}] for name in sizes
         ]
@@ -269,12 +285,30 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
             for one, value in zip(kernel.template or (), launch.template, strict=False)
             if value.isdecimal()
         },
+        {paths.get(name, name): int(value) for name, value in launch.values.items() if value.isdecimal()},
+        launch.shares,
     )
     return infer(read, known)
 
 
+def _deduced(text: str, kernel: SourceKernel, launch: HostLaunch) -> HostLaunch:
+    """Return a launch with the template arguments that C++ deduces from what the host passes."""
+    if not launch.line or len(launch.template) >= len(kernel.template or ()):
+        return launch
+    instances = [one for one in template_instances(text) if one.kernel == kernel and not one.assumed]
+    return replace(launch, template=instances[0].arguments) if instances else launch
+
+
+def _says_block(text: str, kernel: SourceKernel, parameters: Collection[str]) -> bool:
+    """Return whether the body allows one number of threads, as that of a shared array's elements."""
+    read = read_body(text, kernel)
+    return read is not None and any(infer_block(read, Limits(read.opaque, parameters), parameters))
+
+
 def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
     """Return whether the block size may differ from the host's: only the number of blocks depends on it."""
+    if "blockDim" not in body:
+        return False
     if not launch.block:
         return True
     if len(launch.block) > 1 or not launch.block[0].isdigit() or launch.shared_bytes.isdigit():
@@ -357,7 +391,8 @@ def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
         (r"block|threads", _THREADS),
     ):
         if re.search(pattern, name):
-            return values
+            is_tried = not macro.default or macro.default in re.findall(r"\w+", values)
+            return values if is_tried else f"[{macro.default}]"
     return f"[{macro.default}]" if macro.default else "[1]"
 
 
@@ -407,10 +442,12 @@ def _sizes_of(name: str, facts: _Facts) -> tuple[str, str]:
         return "1", "1"
     if path in inference.small:
         return "256", "256"
+    if name in inference.free:
+        return _BLOCKS[min(len(inference.free), len(_BLOCKS)) - 1]
     degree = inference.degrees.get(path, 1)
     if degree > 2:  # noqa: PLR2004 - a volume
         return "256", "24"
-    return (_SIDE, _SIDE_EMULATED) if degree > 1 or name in inference.free else (_LARGE, _LARGE_EMULATED)
+    return (_SIDE, _SIDE_EMULATED) if degree > 1 else (_LARGE, _LARGE_EMULATED)
 
 
 def _mapping(values: Mapping[str, str]) -> str:
@@ -469,6 +506,8 @@ def _inferred_argument(
     lanes = [str(parameter.lanes)] if parameter.lanes > 1 else [str(len(inner))] if alike and len(inner) > 1 else []
     shape = ", ".join([*array.shape, *lanes]) if array.shape else _shape(parameter, facts)[0]
     direction = f"{array.direction} " if array.direction else ""
+    if direction == "out " and inner and _leaves_members(parameter, inner, facts.body):
+        direction = "out partial "
     value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
     guess, reason = None, array.guess
     if parameter.name in facts.launch.inside:
@@ -479,6 +518,13 @@ def _inferred_argument(
         key = f"arguments.{parameter.name}"
         guess = Guess(key, value, reason, f"--argument '{parameter.name}={value}'")
     return _Line(f'  {parameter.name}: "{value}"', check, f"inferred: line {array.line}" if array.line else "", guess)
+
+
+def _leaves_members(parameter: SourceParameter, members: Sequence[SourceParameter], body: str) -> bool:
+    """Return whether the body assigns to some members of an array's structures only: `x[i].a = 1`."""
+    element = rf"(?<![\w.]){re.escape(parameter.name)}\s*\[[^;]*?\]\s*"
+    stored = set(re.findall(rf"{element}\.\s*(\w+)\s*=[^=]", body))
+    return bool(stored) and not re.search(rf"{element}=[^=]", body) and stored < {member.name for member in members}
 
 
 def _constants(text: str, facts: _Facts) -> list[_Line]:
@@ -506,7 +552,7 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
     words = re.findall(r"\w+", parameter.c_type)
     kinds = {member.dtype for member in facts.elements.get(parameter.name, ())}
     if len(kinds) == 1 and (kind := kinds.pop()):
-        return kind, f"the members of {parameter.c_type}"
+        return kind, ""
     for type_name in (facts.types[word] for word in words if word in facts.types):
         element = element_type(type_name) if type_name in facts.launch.template else None
         if element is not None and element.lanes == 1:
@@ -656,11 +702,6 @@ def _shared_line(facts: _Facts) -> list[_Line]:
 
 def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
     """Return grid and block as the body or the host says them."""
-    grid = _listed(inference.grid)
-    guess = None
-    if inference.grid_guess:
-        option = f"--grid '{'; '.join(inference.grid)}'"
-        guess = Guess("grid", grid, inference.grid_guess, option)
     lines = [inference.grid_line, inference.block_line]
     notes = [f"inferred: line {line}" if line else "" for line in lines]
     if facts.launch.grid and not inference.grid_line:
@@ -668,7 +709,7 @@ def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
     if facts.launch.block and not inference.block_line:
         notes[1] = f"the host's: line {facts.launch.line}"
     return [
-        _Line(f"grid: {grid}", note=notes[0], guess=guess),
+        _Line(f"grid: {_listed(inference.grid)}", note=notes[0]),
         _Line(f"block: {_listed(inference.block)}", note=notes[1]),
     ]
 

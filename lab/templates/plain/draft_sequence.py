@@ -16,6 +16,7 @@ from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain.draft import Draft, Guess, drafted
 
 _ARRAY = re.compile(r"(?P<direction>(?:out partial|inout|out) )?(?P<type>[\w{}]+)\[(?P<shape>[^\]]*)\](?P<contents>.*)")
+_PLAIN = re.compile(r"[\w.]+")
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
@@ -72,16 +73,25 @@ def drafted_sequence(text: str, file: str, kernels: Sequence[SourceKernel]) -> D
         tuple(guess for guess in guesses if guess is not None),
         (*warnings, *_streams(launches)),
         tuple(dict.fromkeys(name for launch in launches for name in launch.draft.threads)),
+        {name: covered for launch in launches for name, covered in launch.draft.blocks.items()},
     )
 
 
 def _launch(text: str, file: str, kernel: SourceKernel) -> _Launch:
-    draft = drafted(text, file, kernel)
+    draft = drafted(text, file, kernel, keeps_block=True)
     names = {
         parameter.name: draft.launch.variables.get(parameter.name, parameter.name) for parameter in kernel.parameters
     }
     data = yamlfile.parse(draft.text, Path(file)).data
-    return _Launch(kernel, draft, names, {key: _renamed(value, names) for key, value in data.items()})
+    arguments = {names.get(name, name): _renamed_argument(value, names) for name, value in data["arguments"].items()}
+    renamed = {key: _renamed(value, names) for key, value in data.items() if key != "arguments"}
+    return _Launch(kernel, draft, names, renamed | {"arguments": arguments})
+
+
+def _renamed_argument(text: str, names: Mapping[str, str]) -> str:
+    """Return an argument with its shape or value in the host's names; a direction may be called like a parameter."""
+    head, sign, rest = text.partition("[" if "[" in text else "=")
+    return f"{head}{sign}{_renamed(rest, names)}"
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of YAML
@@ -101,7 +111,32 @@ def _merged(first: str, second: str) -> str:
     direction = before["direction"] or ("inout " if after["direction"] else "")
     if direction == "out partial " and after["direction"] and after["direction"] != "inout ":
         direction = after["direction"]
-    return f"{direction}{before['type']}[{before['shape']}]{before['contents']}"
+    return f"{direction}{before['type']}[{_larger(before['shape'], after['shape'])}]{before['contents']}"
+
+
+def _larger(first: str, second: str) -> str:
+    """Return the shape of an array that has room for two shapes."""
+    one, other = _elements(first), _elements(second)
+    is_same = one == other or (not set("()+-/%") & set(one + other) and sorted(one.split()) == sorted(other.split()))
+    return first if is_same else f"max({one}, {other})"
+
+
+def _elements(shape: str) -> str:
+    """Return the number of elements of a shape: `rows * (n + 1)` for `rows, n + 1`."""
+    sides = _sides(shape)
+    return shape if len(sides) == 1 else " * ".join(side if _PLAIN.fullmatch(side) else f"({side})" for side in sides)
+
+
+def _sides(shape: str) -> list[str]:
+    """Split a shape at the commas outside of brackets."""
+    sides, depth = [""], 0
+    for sign in shape:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            sides.append("")
+        else:
+            sides[-1] += sign
+    return [side.strip() for side in sides]
 
 
 def _mappings(key: str, launches: Sequence[_Launch]) -> list[str]:
@@ -147,7 +182,7 @@ def _renamed_guess(guess: Guess, launch: _Launch, arguments: Mapping[str, str]) 
         return replace(guess, key=key, option="a file that `lab new` writes, with this value in it")
     own = guess.key.removeprefix("arguments.")
     name = launch.names.get(own, own)
-    value = _renamed(guess.value, launch.names)
+    value = _renamed_argument(guess.value, launch.names)
     if arguments.get(name, value).partition("[")[2] != value.partition("[")[2]:
         return None
     return Guess(f"arguments.{name}", value, guess.reason, f"--argument '{name}={value}'")

@@ -49,6 +49,18 @@ class TemplateInstance:
     expression: str
     assumed: tuple[str, ...] = ()
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of the template: `float` and `4`."""
+        listed, depth = [""], 0
+        for sign in self.expression.partition("<")[2].removesuffix(">"):
+            depth += (sign in "<(") - (sign in ">)")
+            listed[-1] += sign
+            if sign == "," and not depth:
+                listed[-1] = listed[-1][:-1]
+                listed.append("")
+        return tuple(argument.strip() for argument in listed)
+
 
 def template_instances(text: str) -> tuple[TemplateInstance, ...]:
     """Return the instances of a source's kernel templates that its host code launches, in order.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_device import FakeDevice
 from gpu_jobs import QUIET, failure_of, job
@@ -14,6 +16,7 @@ from lab.gpu.process.job import JobStage, Policy
 from lab.gpu.process.runner import JobRunner, cuda_words, in_words
 from lab.gpu.timing.cache import Flush
 from lab.gpu.timing.survey import Entrant, Ground, Survey, SurveyPolicy
+from lab.operators.base import Expected, StandInMismatchError
 from lab.templates.launches import Launches
 
 
@@ -36,6 +39,19 @@ def test_a_right_kernel_is_verified_and_timed_beside_its_baseline(runner):
     assert answer.result.measurement.ratio_to_baseline == 0.5
     assert answer.result.baseline.library == "libfake 1.0"
     assert answer.result.baseline.verification.passed
+
+
+@pytest.mark.parametrize(("first", "passes"), [(16, False), (8, True)])
+def test_a_stand_in_with_arrays_of_other_sizes_is_not_compared_with(runner, monkeypatch, first, passes):
+    def as_expected(_, problem, outputs, first=None):
+        if first is not None and first.n != problem.n:
+            raise StandInMismatchError("x has another shape", code="mismatch")
+        return {"y": Expected(outputs["y"], np.ones_like(outputs["y"]))}
+
+    monkeypatch.setattr("lab.operators.checked.Checked.as_expected", as_expected, raising=False)
+    answer = runner.answer(replace(job("wrong"), reference=job("double", n=first)), QUIET)
+    assert answer.usable
+    assert answer.result.verification.passed is passes
 
 
 @pytest.mark.parametrize(("kernel", "where"), [("wrong", "y[3]: got"), ("forgets_one", "y[15]: got nan")])

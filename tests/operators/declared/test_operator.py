@@ -507,6 +507,17 @@ def test_a_stand_in_with_outputs_of_another_size_is_named(tmp_path):
     assert "y has another type" in caught.value.message
 
 
+def test_a_stand_in_with_inputs_of_another_size_is_named(tmp_path):
+    arguments = {"y": "out float32[n]", "x": "float32[ceil_div(n, b)]", "n": "int32"}
+    computed = made(tmp_path, arguments, None, {"n": 8}, parameters=["b"])
+    first, second = (computed.for_parameters(computed.problem({"n": 8}), {"b": b}) for b in (2, 4))
+    outputs = {"y": np.ones(8, np.float32)}
+    assert set(computed.as_expected(first, outputs, first)) == {"y"}
+    with pytest.raises(StandInMismatchError) as caught:
+        computed.as_expected(second, outputs, first)
+    assert "x has another shape" in caught.value.message
+
+
 def test_what_a_function_is_offered_cannot_be_changed(tmp_path):
     computed = made(tmp_path, {"y": "out float32[n]", "x": "float32[n]", "n": "int32"}, None, {"n": 8})
     problem = computed.problem({"n": 8})

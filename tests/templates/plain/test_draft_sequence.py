@@ -40,8 +40,25 @@ def test_arrays_are_what_the_host_passes_under_one_name():
         ("scale", ["b", "a", "factor", "size"]),
         ("total", ["b", "s", "size"]),
     ]
+    assert [(one["grid"], one["block"]) for one in data["launches"]] == [
+        ("ceil_div(size, 128)", 128),
+        ("ceil_div(size, 256)", 256),
+    ]
     assert not draft.guesses
     assert not draft.warnings
+
+
+def test_a_parameter_may_be_called_like_a_direction():
+    text = (KERNELS + HOST).replace("float *to", "float *out").replace(" to[i]", " out[i]")
+    assert draft_of(text)[1]["arguments"]["b"] == "out float32[size]"
+
+
+def test_an_array_has_room_for_every_launch():
+    text = (KERNELS + HOST).replace("cudaMalloc(&b, size * 4);", "")
+    text = text.replace("values[i])", "values[i] + values[2 * i + 1])")
+    assert draft_of(text)[1]["arguments"]["b"] == "out float32[max(size, 2 * size)]"
+    text = text.replace("to[i] = factor", "to[2 * i] = to[2 * i + 1] = factor")
+    assert draft_of(text)[1]["arguments"]["b"] == "out float32[2 * size]"
 
 
 def test_launches_on_different_streams_are_a_warning():

@@ -141,7 +141,7 @@ class Expressions:
     def _difference(self, left: Polynomial, right: Polynomial) -> Polynomial:
         """Return a difference; `x - x / y * y` is the remainder."""
         result = left - right
-        for name in right.atoms:
+        for name in sorted(right.atoms):
             meaning = self.found.opaque.get(name)
             if meaning is not None and meaning.operation == "/":
                 dividend, divisor = meaning.operands

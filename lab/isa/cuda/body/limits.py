@@ -97,7 +97,7 @@ class Limits:
     def substitute(self, value: Polynomial, values: Mapping[str, Polynomial]) -> Polynomial:
         """Return a polynomial with atoms replaced, those in quotients and remainders, too."""
         inner = dict(values)
-        for name in value.atoms:
+        for name in sorted(value.atoms):
             meaning = self._opaque.get(name)
             if meaning is None or name in inner or not meaning.operation:
                 continue
@@ -189,7 +189,7 @@ class Limits:
         yield bound
         if bound.excess is None:
             return
-        for name in bound.excess.atoms:
+        for name in sorted(bound.excess.atoms):
             meaning = self._opaque.get(name)
             if meaning is None or meaning.operation != "/" or self.is_terminal(name):
                 continue

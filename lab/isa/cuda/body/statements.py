@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from lab.isa.cuda.tree import (
     leaves,
     line,
     parse,
+    parse_expression,
     span,
     words,
     written,
@@ -185,6 +186,10 @@ class _Statements(Expressions):
         if value is None:  # `T w(0);` reads as a function
             parameters = declarator.child_by_field_name("parameters")
             if parameters is not None:
+                before, self._line = self._line, self._line or line(declarator)
+                for item in parameters.named_children:
+                    self.value(parse_expression(written(item)))
+                self._line = before
                 return self.fresh(Opaque(is_data=True))
             return self.fresh(Opaque())
         if value.type in ("initializer_list", "argument_list"):
@@ -260,8 +265,8 @@ class _Statements(Expressions):
 
     def _loop(self, node: Node, condition: Node | None, update: Node | None) -> None:
         body = node.child_by_field_name("body")
-        changed = {name for name in assigned_in(node) if name in self.variables}
-        turn, after = f"@{node.id}", dict[str, Value]()
+        changed = sorted(name for name in assigned_in(node) if name in self.variables)
+        turn, after = f"@{node.start_byte:08}", dict[str, Value]()
         steps = {name: step for name in changed if (step := self._step(name, node, body, update)) is not None}
         for name in changed:
             start, step = self.variables[name], steps.get(name)
@@ -340,9 +345,9 @@ class _Statements(Expressions):
             return None
         return amount if operator == "+=" else -amount
 
-    def _scramble(self, names: set[str]) -> None:
+    def _scramble(self, names: Collection[str]) -> None:
         """Forget the values of variables behind a loop that changed them."""
-        for name in names & self.variables.keys():
+        for name in sorted(self.variables.keys() & set(names)):
             value = self.variables[name]
             if isinstance(value, Polynomial):
                 self.variables[name] = self.fresh(Opaque(is_data=self.depends_on_data(value)))

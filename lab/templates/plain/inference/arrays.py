@@ -25,6 +25,7 @@ class ArrayUse:
         line: Of the access that the shape follows from; 0 where there is none.
         is_data_indexed: Some index comes from the content of an array, and nothing bounds it.
         is_past_end: A condition lets an index be as large as a size: `i <= n`.
+        is_halo: The kernel accesses elements behind its sizes, and no condition says how many there are.
     """
 
     shape: tuple[Polynomial, ...]
@@ -35,6 +36,7 @@ class ArrayUse:
     line: int
     is_data_indexed: bool
     is_past_end: bool
+    is_halo: bool = False
 
 
 def infer_array(name: str, body: KernelBody, limits: Limits, assumed: Sequence[IndexBound]) -> ArrayUse:
@@ -62,8 +64,9 @@ def infer_array(name: str, body: KernelBody, limits: Limits, assumed: Sequence[I
     stores = [access for access in accesses if access.touch is not Touch.LOAD]
     is_loaded = bool(accesses) and accesses[0].touch is not Touch.STORE
     updates = [access for access in accesses if access.touch is Touch.ATOMIC]
+    shape = _shape(best[1], best[2], limits) if best is not None else ()
     return ArrayUse(
-        _shape(best[1], best[2], limits) if best is not None else (),
+        shape,
         bool(stores),
         is_loaded,
         bool(stores) and best is not None and _is_partial(stores, best[2], limits, assumed),
@@ -71,6 +74,7 @@ def infer_array(name: str, body: KernelBody, limits: Limits, assumed: Sequence[I
         best[0].line if best is not None else 0,
         is_data_indexed,
         best is not None and any(len(step.upper.terms) == 1 and step.upper.degree == 1 for step in best[1].steps),
+        best is not None and best[1].is_assumed and any(side.atoms and side.constant > 0 for side in shape),
     )
 
 

@@ -19,12 +19,10 @@ class LaunchSide:
     Attributes:
         value: How many threads or blocks.
         line: The source line that says so; 0 where none does.
-        guess: Why it is a guess; empty where it follows from the source.
     """
 
     value: Polynomial
     line: int = 0
-    guess: str = ""
 
 
 def used_axes(body: KernelBody, names: Sequence[str]) -> int:
@@ -88,7 +86,10 @@ def _of_shared(access: SharedAccess, limits: Limits, fixed: Collection[str], axi
     sides = []
     for index, extent in zip(access.indices, access.extents, strict=True):
         own = index.coefficient((THREAD[axis],))
-        if extent is None or not own.terms:
+        if extent is None:
+            continue
+        if not own.terms:
+            sides += _of_groups(index, extent, limits, access.line, axis)
             continue
         rows = [index.coefficient((name,)) for name in THREAD[axis + 1 :] if index.coefficient((name,)).terms]
         if rows and own == ONE:
@@ -111,6 +112,18 @@ def _of_shared(access: SharedAccess, limits: Limits, fixed: Collection[str], axi
         if side is not None and _is_side(side, fixed):
             sides.append(LaunchSide(side, access.line))
     return sides
+
+
+def _of_groups(index: Polynomial, extent: Polynomial, limits: Limits, line: int, axis: int) -> list[LaunchSide]:
+    """Return the side for which an array has one element for each warp: `s[threadIdx.x / 32]`."""
+    for name in sorted(index.atoms):
+        meaning = limits.meaning(name)
+        if meaning is not None and meaning.operation == "/" and index == atom(name):
+            threads, group = meaning.operands
+            side = extent * group
+            if threads == atom(THREAD[axis]) and _is_side(side, ()) and side != number(_MOST_THREADS):
+                return [LaunchSide(side, line)]
+    return []
 
 
 def _of_rows(  # noqa: PLR0917 - an index and its array
@@ -157,26 +170,42 @@ def _of_formula(access: GlobalAccess, fixed: Collection[str], axis: int) -> list
 
 
 def infer_grid(
-    body: KernelBody, limits: Limits, block: Sequence[Polynomial], sizes: Sequence[str]
-) -> tuple[tuple[LaunchSide, ...], tuple[str, ...], tuple[IndexBound, ...]]:
-    """Return the sides of a grid, names of sizes that the grid alone sets, and bounds that follow from the grid.
+    body: KernelBody, limits: Limits, block: Sequence[Polynomial], sizes: Sequence[str], spare: Sequence[str] = ()
+) -> tuple[tuple[LaunchSide, ...], dict[str, int], tuple[IndexBound, ...]]:
+    """Return the sides of a grid, the numbers of blocks that the caller chooses, and bounds that follow from the grid.
+
+    A free number of blocks comes with the elements that a block covers along its axis.
 
     Args:
         body: The kernel's body, its block's sides replaced.
         limits: What knows its atoms.
         block: The sides of a block.
-        sizes: Names of the kernel's integers.
+        sizes: Names of the kernel's integers that a condition or an index names.
+        spare: Its other integers. If there is one, it is the length along the only axis without another one.
     """
     axes = used_axes(body, BLOCK)
-    sides, free, assumed = list[LaunchSide](), list[str](), list[IndexBound]()
+    left = list(spare) if sizes and len(spare) == 1 else []
+    sides, free, assumed = list[LaunchSide](), dict[str, int](), list[IndexBound]()
     for axis in range(axes):
         side = _counted(body, limits, axis)
         if side is None:
             side, name, bound = _uncounted(body, limits, block, sizes, axis)
-            free += [name] if name else []
+            if name and left:
+                side, name, bound = _uncounted(body, limits, block, [left.pop()], axis)
+            free |= {name: _covered(body, axis)} if name else {}
             assumed += [bound] if bound else []
         sides.append(side)
-    return tuple(sides) or (LaunchSide(ONE),), tuple(free), tuple(assumed)
+    return tuple(sides) or (LaunchSide(ONE),), free, tuple(assumed)
+
+
+def _covered(body: KernelBody, axis: int) -> int:
+    """Return the elements along an axis that a block covers, as far as it is a number."""
+    steps = [
+        access.index.coefficient((BLOCK[axis],)).quotient(threads)
+        for access in body.accesses
+        if (threads := access.index.coefficient((THREAD[axis],))).terms
+    ]
+    return max([1, *(step.number for step in steps if step is not None and step.number is not None)])
 
 
 def _counted(body: KernelBody, limits: Limits, axis: int) -> LaunchSide | None:
@@ -227,11 +256,9 @@ def _uncounted(
         size = _length(access, stride, sizes)
         if size is None and side == ONE:
             continue
-        guess = "" if size is not None else "no condition limits the index"
-        length = size or atom(sizes[0]) if sizes else None
-        if length is not None:
-            bound = IndexBound(item - length + ONE, access.line, is_assumed=True)
-            return LaunchSide(limits.operation("ceil", length, side), access.line, guess), "", bound
+        if size is not None:
+            bound = IndexBound(item - size + ONE, access.line, is_assumed=True)
+            return LaunchSide(limits.operation("ceil", size, side), access.line), "", bound
     if not any(BLOCK[axis] in access.index.atoms for access in body.accesses):
         return LaunchSide(ONE), "", None
     name = ("blocks", "blocks_y", "blocks_z")[axis]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
@@ -42,13 +42,14 @@ class Inference:
         grid: Sides of the grid.
         block_line: The source line that the block follows from; 0 where there is none.
         grid_line: Likewise.
-        grid_guess: Why the grid is a guess; empty where it follows from the source.
         threads: Parameters that are sides of the block, with values to try.
         sizes: Names of the problem's fields, of which the kernel's conditions and shapes depend on.
-        free: Fields that are no parameters: the numbers of blocks that the caller chooses.
+        free: Fields that are no parameters: the numbers of blocks that the caller chooses, with the elements that a
+            block covers along its axis.
         derived: Numbers that follow from sizes, such as `lda`.
         degrees: Of each size, how many dimensions the largest array has that it is a side of.
         small: Sizes that bound what data may index, such as the number of bins.
+        bounds: Sizes that are only compared with: neither an array nor the launch has that many elements.
         units: Sizes that no condition names, such as the increment of an index.
         sides: Parameters that are sides of the block.
         shared_bytes: Dynamic shared memory of a block; empty where the body does not say it.
@@ -60,13 +61,13 @@ class Inference:
     grid: tuple[str, ...]
     block_line: int
     grid_line: int
-    grid_guess: str
     threads: Mapping[str, str]
     sizes: tuple[str, ...]
-    free: tuple[str, ...]
+    free: Mapping[str, int]
     derived: Mapping[str, str]
     degrees: Mapping[str, int]
     small: frozenset[str]
+    bounds: frozenset[str]
     units: frozenset[str]
     sides: frozenset[str]
     shared_bytes: str = ""
@@ -88,6 +89,8 @@ class Known:
         lengths: What the host allocates for arrays, in bytes.
         widths: Bytes of an element of each array; 0 where they are unknown.
         values: What the host passes for the kernel's template.
+        numbers: What the host passes for the kernel's numbers.
+        is_shared: The host passes one variable for several sizes.
     """
 
     arrays: Sequence[str]
@@ -100,6 +103,8 @@ class Known:
     lengths: Mapping[str, str]
     widths: Mapping[str, int]
     values: Mapping[str, int]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    is_shared: bool = False
 
 
 def infer(body: KernelBody, known: Known) -> Inference:
@@ -116,15 +121,20 @@ def infer(body: KernelBody, known: Known) -> Inference:
     body = replaced(body, limits, values)
     bounding = _bounding(body, limits, known.integers)
     given = _given_grid(texts, known)
-    strides = [name for name in known.integers if any(name in access.index.atoms for access in body.accesses)]
-    lengths = tuple(name for name in known.integers if name in (*bounding, *strides)) or tuple(known.integers)
-    grid, free, assumed = infer_grid(body, limits, sides, lengths)
-    if known.integers and not {*bounding, *strides} and not free:
-        unnamed = "the kernel names no size"
-        grid = tuple(replace(side, guess=unnamed) if side.value != ONE else side for side in grid)
+    strides = _strides(body, limits)
+    lengths = tuple(name for name in known.integers if name in (*bounding, *strides))
+    given_sides = {name for side in (*given, *block) for name in _atoms(side.value, limits)}
+    offsets = {
+        name: number(known.numbers.get(name, 1))
+        for name in known.integers
+        if name not in {*lengths, *given_sides} and any(name in access.index.atoms for access in body.accesses)
+    }
+    body = replaced(body, limits, offsets)
+    spare = [name for name in known.integers if name not in lengths and name not in offsets]
+    grid, free, assumed = infer_grid(body, limits, sides, lengths, spare)
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
-    if given and (names_size or free or not bounding or any(side.guess for side in grid)):
-        grid, free, assumed = given, (), ()
+    if given and (names_size or free or not bounding):
+        grid, free, assumed = given, {}, ()
     counts = {name: grid[axis].value if axis < len(grid) else ONE for axis, name in enumerate(GRID_SIDES)}
     limits.sides.update(counts)
     body = replaced(body, limits, counts)
@@ -135,8 +145,8 @@ def infer(body: KernelBody, known: Known) -> Inference:
     ]
     derived = derived_strides(known.arrays, body, limits, assumed, scalars)
     body = replaced(body, limits, derived)
-    uses = {name: infer_array(name, body, limits, assumed) for name in known.arrays}
-    arrays = {name: _array(name, use, body, texts, known) for name, use in uses.items()}
+    uses = {name: _with_length(infer_array(name, body, limits, assumed), name, texts, known) for name in known.arrays}
+    arrays = {name: _array(name, use, body, texts) for name, use in uses.items()}
     named = [atom_ for use in uses.values() for side in use.shape for atom_ in _atoms(side, limits)]
     named += [atom_ for side in (*grid, *block) for atom_ in _atoms(side.value, limits)]
     in_grid = frozenset(atom_ for side in grid for atom_ in _atoms(side.value, limits))
@@ -148,13 +158,13 @@ def infer(body: KernelBody, known: Known) -> Inference:
         tuple(texts.text(side.value) for side in grid),
         next((side.line for side in block if side.line), 0),
         next((side.line for side in grid if side.line), 0),
-        next((side.guess for side in grid if side.guess), ""),
         threads,
         sizes,
         free,
         {name: texts.text(value) for name, value in derived.items()},
-        {name: _degree(name, uses) for name in (*sizes, *free)},
+        {name: _degree(name, uses, len(grid)) for name in (*sizes, *free)},
         _small(body, limits, sizes),
+        frozenset(sizes) - frozenset(named),
         frozenset(sizes) - frozenset(bounding or lengths) - in_grid,
         frozenset(name for side in block for name in side.value.atoms if name in known.parameters),
         *_dynamic(body, limits, texts, assumed),
@@ -171,6 +181,16 @@ def _atoms(value: Polynomial, limits: Limits) -> set[str]:
         names.add(name)
         for operand in meaning.operands if meaning is not None else ():
             pending += operand.atoms
+    return names
+
+
+def _strides(body: KernelBody, limits: Limits) -> set[str]:
+    """Return the names by which an index of threads, blocks or turns is multiplied or divided."""
+    names = set[str]()
+    for access in body.accesses:
+        for monomial in access.index.terms:
+            if not all(map(limits.is_terminal, monomial)):
+                names |= {inner for name in monomial for inner in _atoms(atom(name), limits)}
     return names
 
 
@@ -228,20 +248,29 @@ def _given_grid(texts: Texts, known: Known) -> tuple[LaunchSide, ...]:
     )
 
 
-def _array(name: str, use: ArrayUse, body: KernelBody, texts: Texts, known: Known) -> InferredArray:
+def _with_length(use: ArrayUse, name: str, texts: Texts, known: Known) -> ArrayUse:
+    """Return the use of an array with the length that the host allocates, where the body does not say the same."""
+    length = _allocated(name, texts, known)
+    if length is None or (
+        use.shape and not use.is_data_indexed and not use.is_past_end and not _differs(use.shape, length, known)
+    ):
+        return use
+    return replace(use, shape=(length,), is_data_indexed=False, is_past_end=False, is_halo=False)
+
+
+def _array(name: str, use: ArrayUse, body: KernelBody, texts: Texts) -> InferredArray:
     direction = ""
     if use.is_stored:
         direction = "inout" if use.is_loaded else "out partial" if use.is_partial else "out"
     shape, guess = use.shape, ""
-    length = _allocated(name, texts, known)
-    if length is not None and (not shape or use.is_data_indexed or use.is_past_end or _differs(shape, length)):
-        shape = (length,)
-    elif name in body.escaped and not shape:
+    if name in body.escaped and not shape:
         guess = "the kernel passes it to a function that lab does not read"
     elif use.is_data_indexed or not shape:
         guess = "no condition bounds its index" if use.is_data_indexed else "the kernel does not access it"
     elif use.is_past_end:
         shape, guess = tuple(_within(side) for side in shape), "a condition lets its index be as large as its size"
+    elif use.is_halo:
+        guess = "the kernel accesses elements behind its size, and no condition says how many there are"
     is_unused = not use.is_stored and not use.is_loaded and not use.line and name not in body.escaped
     if is_unused and not use.is_data_indexed and not shape:
         guess, shape = "", (ONE,)
@@ -254,21 +283,22 @@ def _allocated(name: str, texts: Texts, known: Known) -> Polynomial | None:
     return length.quotient(number(width)) if length is not None and width else None
 
 
-def _differs(shape: Sequence[Polynomial], length: Polynomial) -> bool:
-    """Return whether the host allocates another length, in terms of the same sizes."""
+def _differs(shape: Sequence[Polynomial], length: Polynomial, known: Known) -> bool:
+    """Return whether the host allocates another length, in terms of the same sizes or of some of them."""
     elements = product(shape)
-    return bool(elements.atoms) and elements.atoms == length.atoms and elements != length
+    is_known = length.atoms == elements.atoms or (length.atoms < elements.atoms and not known.is_shared)
+    return bool(length.atoms) and is_known and elements != length
 
 
 def _within(side: Polynomial) -> Polynomial:
     return side - ONE if side.constant == 1 and side.atoms else side
 
 
-def _degree(name: str, uses: Mapping[str, ArrayUse]) -> int:
+def _degree(name: str, uses: Mapping[str, ArrayUse], axes: int) -> int:
     degrees = [
         sum(side.degree for side in use.shape) for use in uses.values() if any(name in side.atoms for side in use.shape)
     ]
-    return max(degrees, default=1)
+    return max(degrees, default=axes)
 
 
 def _small(body: KernelBody, limits: Limits, sizes: Sequence[str]) -> frozenset[str]:

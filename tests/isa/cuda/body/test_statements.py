@@ -164,3 +164,20 @@ def test_any_text_can_be_read(pieces):
     text = f"__global__ void k(float *x, float *y, int n) {{ {' '.join(pieces)} }}"
     for kernel in read_kernels(text):
         read_body(text, kernel)
+
+
+def test_names_of_unknown_values_depend_on_the_text_alone():
+    statements = "int a = 0, b = 0; for (int i = 0; i < n; i += 2) { a += 3; b += a; x[a + b + i / 3] = 1; } x[a] = b;"
+    texts = [f"__global__ void k(float *x, int n) {{ {statements} }}{'//' * end}" for end in range(2)]
+    first, second = (read_body(text, read_kernels(text)[0]) for text in texts)
+    assert first is not None
+    assert second is not None
+    assert (first.accesses, first.opaque) == (second.accesses, second.opaque)
+
+
+def test_what_a_constructor_gets_is_read():
+    assert touched("Vector v(x[0], x[n]); y[1] = v.first;") == [
+        ("x", Touch.LOAD, number(0)),
+        ("x", Touch.LOAD, atom("n")),
+        ("y", Touch.STORE, number(1)),
+    ]

@@ -18,7 +18,7 @@ def test_a_side_names_the_line_that_it_follows_from():
     body, limits = body_of("\n\n__shared__ float s[64];\ns[threadIdx.x] = 1; x[0] = s[0];")
     (side,) = infer_block(body, limits, ())
     assert side is not None
-    assert (side.value, side.line, side.guess) == (number(64), 4, "")
+    assert (side.value, side.line) == (number(64), 4)
 
 
 def test_a_size_is_no_side_and_a_parameter_may_be():
@@ -38,14 +38,25 @@ def test_a_halo_has_room_for_more_threads_than_a_block_has():
     assert side.value == number(32)
 
 
-def test_a_grid_over_a_length_that_nothing_limits_is_a_guess_among_several_sizes():
+def test_the_caller_chooses_the_blocks_of_a_grid_that_no_size_limits():
     body, limits = body_of("x[blockIdx.x * 32 + threadIdx.x] = n + m;")
-    (side,), free, _ = infer_grid(body, limits, [number(32)], ("n", "m"))
-    assert side.guess
+    (side,), free, assumed = infer_grid(body, limits, [number(32)], ("n", "m"))
+    assert (side.value, free, assumed) == (atom("blocks"), {"blocks": 32}, ())
+    (side,), free, (bound,) = infer_grid(body, limits, [number(32)], ("n",))
     assert not free
-    (side,), _, (bound,) = infer_grid(body, limits, [number(32)], ("n",))
-    assert not side.guess
     assert bound.is_assumed
+
+
+def test_the_one_size_that_nothing_names_is_the_length_of_the_axis_without_one():
+    body, limits = body_of("x[(blockIdx.y * 4 + threadIdx.y) * n + blockIdx.x * 32 + threadIdx.x] = 1;")
+    block = [number(32), number(4)]
+    sides, free, _ = infer_grid(body, limits, block, ("n", "m"), ["rows"])
+    assert [side.value for side in sides] == [
+        limits.operation("ceil", atom("n"), number(32)),
+        limits.operation("ceil", atom("rows"), number(4)),
+    ]
+    assert not free
+    assert infer_grid(body, limits, block, ("n", "m"), ["rows", "flags"])[1] == {"blocks_y": 4}
 
 
 def test_atoms_in_quotients_are_replaced_and_listed():
