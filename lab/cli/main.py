@@ -648,22 +648,33 @@ def fix(
     variant: Annotated[
         str, typer.Option(help="Id of the variant, or its beginning.", show_default="the only one")
     ] = "",
+    finding: Annotated[
+        str, typer.Option(help="Rule of the finding to remove: 'bank conflict'.", show_default="the largest gain")
+    ] = "",
     write_source: Annotated[bool, typer.Option("--write", help="Write the changed source.")] = False,
 ) -> None:
-    """Propose the smallest padding that removes bank conflicts, tried on the CPU. --write changes the source."""
+    """Propose the smallest change of the source that removes a performance finding, tried on the CPU.
+
+    It pads arrays, aligns what is loaded, unrolls loops, changes launch bounds and more. The results must stay right
+    and the predicted time must be no longer.
+    """
     from lab.cli import fix as fixing
     from lab.cli.progress import run_progress
+    from lab.cli.terminal import print_flowing
 
     with run_progress() as progress:
-        before, found = fixing.propose(experiment, variant, progress)
-    for line in fixing.lines_of(before, found):
+        outcome = fixing.propose(experiment, variant, fixing.rule_of(finding), progress)
+    console, fix = _stdout(), outcome.fix
+    for line in fixing.lines_of(outcome):
+        print_flowing(console, line, indent=3)
+    for line in fix.diff if fix is not None else ():
         write(line)
-    if found is not None and write_source:
-        found.write()
-        write(f"written: {found.source}")
-    elif found is not None:
+    if fix is not None and write_source:
+        fix.write()
+        write(f"written: {fix.source}")
+    elif fix is not None:
         write("nothing was written; --write changes the source")
-    raise typer.Exit(_VARIANT_FAILED if before.status.failed else _OK)
+    raise typer.Exit(_VARIANT_FAILED if outcome.before.status.failed else _OK)
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -391,3 +391,14 @@ def test_patterns_that_waste_most_come_first():
     made = [AccessPattern(line, "shared.load", 4, (), 2, cost, 2) for line, cost in enumerate((2, 4, 64))]
     assert [one.line for one in costly(made)] == [2, 1]
     assert len(costly(made * 100)) == 64
+
+
+def test_copies_of_an_unrolled_access_leave_room_for_other_accesses():
+    unrolled = [
+        AccessPattern(line, "shared.load", 4, tuple(4 * line + 32 * lane for lane in range(32)), 1, 4, 1)
+        for line in range(100)
+    ]
+    store = AccessPattern(200, "shared.store", 4, tuple(512 * lane for lane in range(32)), 1, 2, 1)
+    kept = costly([*unrolled, store])
+    assert len(kept) == 64
+    assert store in kept
