@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import UserError, did_you_mean
-from lab.cli.new import SourceFolders, choose_launched, read_sources
+from lab.cli.new import SourceFolders, choose_launched, read_sources, triton_function
 from lab.templates.plain.draft import Guess
 from lab.templates.plain.draft_sequence import drafted_sequence
+from lab.templates.plain.triton_draft import draft_triton
 
 _LARGEST_ON_CPU = 10_000
 
@@ -66,6 +67,8 @@ def try_draft(source: Path, asked: Asked) -> TrialDraft:
     Raises:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
+    if source.suffix == ".py":
+        return _try_triton(source, asked)
     swept = {words.partition("=")[0].strip() for words in asked.parameters}
     unit = read_sources(source, asked.sources).without_macros(swept)
     draft = drafted_sequence(unit.whole, source.name, choose_launched(unit, asked.kernel))
@@ -79,17 +82,7 @@ def try_draft(source: Path, asked: Asked) -> TrialDraft:
     for words in asked.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
         made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
-    named = set[str]()
-    for words in asked.arguments:
-        name, given = _pair(words, "--argument", "name=out float32[n]")
-        structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
-        holder = next((one for one in (made["arguments"], *structures) if isinstance(one.get(name), str)), None)
-        if holder is None:
-            raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
-        holder[name] = given
-        named.add(f"arguments.{name}")
-    if asked.reference:
-        made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
+    named = _set_arguments(made, asked)
     if asked.geometry and "launches" in made:
         message = "the host launches several kernels, whose geometry no option sets"
         raise UserError(
@@ -103,6 +96,73 @@ def try_draft(source: Path, asked: Asked) -> TrialDraft:
     made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
     named |= set(asked.geometry)
     return TrialDraft(made, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
+
+
+def _set_arguments(made: dict[str, Any], asked: Asked) -> set[str]:
+    """Put arguments and references of the command line in place of drafted ones; return the keys that were set.
+
+    Raises:
+        UserError: The kernel has no such argument.
+    """
+    named = set[str]()
+    for words in asked.arguments:
+        name, text = _pair(words, "--argument", "name=out float32[n]")
+        structures = [value for value in made["arguments"].values() if isinstance(value, dict)]
+        holder = next((held for held in (made["arguments"], *structures) if isinstance(held.get(name), str)), None)
+        if holder is None:
+            raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
+        holder[name] = text
+        named.add(f"arguments.{name}")
+    if asked.reference:
+        made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
+    return named
+
+
+_GUESSED = re.compile(r"\s*(?P<name>\w+): (?P<value>.*?)  # TODO: (?P<reason>.*)\Z")
+_TRITON_OPTIONS = {"arguments": "--argument '{name}=…'", "parameters": "-D {name}=…", "grid": "--grid '…'"}
+
+
+def _try_triton(source: Path, asked: Asked) -> TrialDraft:
+    """Draft the experiment of a Triton function; see `try_draft`."""
+    function = triton_function(source, asked.kernel)
+    text = draft_triton(yamlfile.read_text(source), source.name, function)
+    made: dict[str, Any] = yamlfile.parse(text, source.with_suffix(".yaml")).data
+    made["source"] = f"{source.resolve()}:{function.name}"
+    made.pop("question", None)
+    notes = _problem(made, asked.problem)
+    named = set[str]()
+    for words in asked.parameters:
+        name, values = _pair(words, "-D", "BLOCK=128,256")
+        made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+        named.add(f"parameters.{name}")
+    named |= _set_arguments(made, asked)
+    for name, words in asked.geometry.items():
+        if name != "grid":
+            raise UserError(
+                "Triton chooses the threads of a program and its shared memory",
+                code="unsupported",
+                key=f"--{name.replace('_', '-')}",
+                found=words,
+                accepted="--grid; num_warps in the decorator's configs",
+            )
+        made["grid"] = _sizes(words)
+        named.add("grid")
+    guesses = tuple(guess for guess in _guesses_of_triton(text) if guess.key not in named)
+    return TrialDraft(made, guesses, tuple(notes))
+
+
+def _guesses_of_triton(text: str) -> Iterator[Guess]:
+    """Yield the values of a drafted file that are marked TODO."""
+    section = ""
+    for line in text.splitlines():
+        if not line.startswith((" ", "#")):
+            section = line.partition(":")[0]
+        if (match := _GUESSED.match(line)) and section in _TRITON_OPTIONS:
+            name = match["name"]
+            key = section if section == name else f"{section}.{name}"
+            option = _TRITON_OPTIONS[section].format(name=name)
+            reason = "the host does not launch it" if section == "grid" else f"the host does not say {match['reason']}"
+            yield Guess(key, match["value"].strip('"'), reason, option)
 
 
 def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None:
