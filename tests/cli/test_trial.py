@@ -139,7 +139,7 @@ def test_a_triton_function_is_tried_and_what_its_host_does_not_say_is_a_guess(tr
 
 
 def test_the_command_line_takes_the_place_of_guesses_on_a_triton_function(triton_file):
-    asked = Asked(
+    request = Asked(
         kernel="add",
         problem={"n": "5000"},
         parameters=["BLOCK=128,256"],
@@ -147,7 +147,7 @@ def test_the_command_line_takes_the_place_of_guesses_on_a_triton_function(triton
         reference=["out=x + 1"],
         geometry={"grid": "ceil_div(n, BLOCK)"},
     )
-    draft = try_draft(triton_file, asked)
+    draft = try_draft(triton_file, request)
     assert draft.guesses == ()
     assert draft.experiment["problem"] == {"n": 5000}
     assert draft.experiment["parameters"] == {"BLOCK": [128, 256]}
@@ -156,12 +156,12 @@ def test_the_command_line_takes_the_place_of_guesses_on_a_triton_function(triton
 
 
 @pytest.mark.parametrize(
-    ("asked", "key"),
+    ("request_", "key"),
     [(Asked(geometry={"block": "32"}), "--block"), (Asked(geometry={"shared_bytes": "4"}), "--shared-bytes")],
 )
-def test_triton_chooses_the_block_and_its_shared_memory(triton_file, asked, key):
+def test_triton_chooses_the_block_and_its_shared_memory(triton_file, request_, key):
     with pytest.raises(UserError) as caught:
-        try_draft(triton_file, asked)
+        try_draft(triton_file, request_)
     assert (caught.value.code, caught.value.key) == ("unsupported", key)
 
 
