@@ -143,7 +143,8 @@ class Advice:
         shown = self.findings if most is None else self.findings[:most]
         lines = [line for number, one in enumerate(shown, 1) for line in _numbered(number, one)]
         if len(shown) < len(self.findings):
-            lines.append(f"{len(self.findings) - len(shown)} further findings")
+            further = len(self.findings) - len(shown)
+            lines.append(f"{further} further finding{'s' if further > 1 else ''}")
         return (*lines, *filter(None, [self.closing]))
 
 

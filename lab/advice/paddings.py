@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from lab.advice.pitches import relayout
@@ -23,21 +22,6 @@ _BYTES: Final = {
 _SIMPLE: Final = re.compile(r"\w+(?:\s*\+\s*\w+)*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceEdit:
-    """One change of a source.
-
-    Attributes:
-        array: The array in shared memory whose rows become longer.
-        elements: Elements that each row is longer by.
-        text: The whole source with the change.
-    """
-
-    array: str
-    elements: int
-    text: str
-
-
 def pads_of(patterns: Iterable[AccessPattern]) -> tuple[int, ...]:
     """Return the bytes by which rows that meet in a bank must lie further apart, ascending.
 
@@ -51,12 +35,15 @@ def pads_of(patterns: Iterable[AccessPattern]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def paddings(source: str, pads: Iterable[int]) -> Iterator[SourceEdit]:
+def padded_arrays(source: str, pads: Iterable[int]) -> Iterator[tuple[str, int, str]]:
     """Yield the source with one array of at least two dimensions padded, the smallest change first.
 
     Args:
         source: CUDA C++.
         pads: Bytes to try.
+
+    Returns:
+        The array, the elements that each of its rows is longer by, and the whole source with the change.
     """
     arrays = [match for match in _ARRAY.finditer(source) if " ".join(match["type"].split()) in _BYTES]
     edits = [
@@ -70,4 +57,4 @@ def paddings(source: str, pads: Iterable[int]) -> Iterator[SourceEdit]:
         last = match["last"].strip()
         shown = last if _SIMPLE.match(last) else f"({last})"
         text = f"{source[:start]}{shown} + {pad // size}{source[stop:]}"
-        yield SourceEdit(match["name"], pad // size, text)
+        yield match["name"], pad // size, text

@@ -66,6 +66,14 @@ PredictedGpus = Annotated[
         help="GPU to predict for in place of the experiment's: 'RTX 4090'. May be repeated, one for each architecture.",
     ),
 ]
+Archs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arch",
+        "--archs",
+        help="Architecture in place of the experiment's: sm_90. May be repeated, or sm_80,sm_90.",
+    ),
+]
 NoGpu = Annotated[bool, typer.Option("--no-gpu", help="Measure nothing, even where there is a GPU.")]
 GpuModel = Annotated[
     str,
@@ -89,6 +97,25 @@ def _stderr() -> Output:
     from lab.cli.terminal import stderr
 
     return stderr()
+
+
+def _variant_ids(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids of an experiment's variants that begin with a word, and their labels, for the shell."""
+    named = context.params.get("file") or context.params.get("experiment")
+    if named is None:
+        return []
+    from lab.cli.inspect import image_rows, variants
+    from lab.toolchain.containers.images import is_container
+
+    try:
+        file = shipped.experiment(Path(named))
+        if is_container(file):
+            rows = [(str(image["variant"]), str(image["where"])) for image in image_rows(file)]
+        else:
+            rows = [(planned.variant, planned.label) for planned in variants(file)]
+    except LabError:
+        return []
+    return [(variant, label) for variant, label in rows if variant.startswith(incomplete)]
 
 
 def _version(*, requested: bool) -> None:
@@ -127,14 +154,7 @@ def run(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes.", show_default="one for each core")
     ] = None,
-    arch: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arch",
-            "--archs",
-            help="Architecture in place of the experiment's: sm_90. May be repeated, or sm_80,sm_90.",
-        ),
-    ] = None,
+    arch: Archs = None,
     toolchain: Annotated[
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
     ] = None,
@@ -190,7 +210,7 @@ def run(
         gpus=tuple(gpu or ()),
         emulate=not no_emulate,
         whole=emulate == "full",
-        archs=tuple(word.strip() for words in arch or () for word in words.split(",")),
+        archs=_words(arch),
         toolchains=tuple(toolchain or ()),
         profile=profile,
         resume=resume,
@@ -228,6 +248,11 @@ def run(
     raise typer.Exit(code)
 
 
+def _words(options: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the words of a repeated option that also takes several, separated by commas."""
+    return tuple(word.strip() for words in options or () for word in words.split(","))
+
+
 def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[Guess] = ()) -> int:
     """Print the best variants, the changes since the last run, and the report's path; return the exit code.
 
@@ -244,11 +269,9 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[
             print_changes(console, compare_folders(outcome.previous, outcome.folder, explain=False))
     print_outcome(console, outcome, guesses)
     if as_json:
-        from lab.report.columns import row
-        from lab.report.registry.registry import columns_for
+        from lab.report.ranking import ranking
 
-        chosen = columns_for(outcome.run, outcome.lean_records)
-        _print_json([row(record, chosen) for record in outcome.lean_records])
+        _print_json(ranking(outcome.run, outcome.lean_records) | {"folder": str(outcome.folder)})
         sys.stdout.flush()
     return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed or guesses else _OK
 
@@ -339,7 +362,8 @@ def inspect(
         ),
     ],
     variant: Annotated[
-        str | None, typer.Option(help="Id of one variant of the experiment, or image of the library.")
+        str | None,
+        typer.Option(help="Id of one variant of the experiment, or image of the library.", autocompletion=_variant_ids),
     ] = None,
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
@@ -646,32 +670,49 @@ def new(
 def fix(
     experiment: Annotated[Path, typer.Argument(help="An experiment on a .cu file.", show_default=False)],
     variant: Annotated[
-        str, typer.Option(help="Id of the variant, or its beginning.", show_default="the only one")
+        str,
+        typer.Option(
+            help="Id of the variant, or its beginning.", show_default="the only one", autocompletion=_variant_ids
+        ),
+    ] = "",
+    finding: Annotated[
+        str, typer.Option(help="Rule of the finding to remove: 'bank conflict'.", show_default="the largest gain")
     ] = "",
     write_source: Annotated[bool, typer.Option("--write", help="Write the changed source.")] = False,
 ) -> None:
-    """Propose the smallest padding that removes bank conflicts, tried on the CPU. --write changes the source."""
+    """Propose the smallest change of the source that removes a performance finding, tried on the CPU.
+
+    It pads arrays, aligns what is loaded, unrolls loops, changes launch bounds and more. The results must stay right
+    and the predicted time must be no longer.
+    """
     from lab.cli import fix as fixing
     from lab.cli.progress import run_progress
+    from lab.cli.terminal import print_flowing
 
     with run_progress() as progress:
-        before, found = fixing.propose(experiment, variant, progress)
-    for line in fixing.lines_of(before, found):
+        outcome = fixing.propose(experiment, variant, fixing.rule_of(finding), progress)
+    console, fix = _stdout(), outcome.fix
+    for line in fixing.lines_of(outcome):
+        print_flowing(console, line, indent=3)
+    for line in fix.diff if fix is not None else ():
         write(line)
-    if found is not None and write_source:
-        found.write()
-        write(f"written: {found.source}")
-    elif found is not None:
+    if fix is not None and write_source:
+        fix.write()
+        write(f"written: {fix.source}")
+    elif fix is not None:
         write("nothing was written; --write changes the source")
-    raise typer.Exit(_VARIANT_FAILED if before.status.failed else _OK)
+    raise typer.Exit(_VARIANT_FAILED if outcome.before.status.failed else _OK)
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def try_kernel(
     context: typer.Context,
-    source: Annotated[Path, typer.Argument(help="A .cu file or a header.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help="A .cu file, a header, or a .py file with a Triton function.", show_default=False)
+    ],
     define: Annotated[
-        list[str] | None, typer.Option("--define", "-D", help="Macro and its values: block_size_x=128,256.")
+        list[str] | None,
+        typer.Option("--define", "-D", help="Macro or constexpr and its values: block_size_x=128,256."),
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel to run.", show_default="the only one")] = None,
     argument: Annotated[
@@ -691,6 +732,10 @@ def try_kernel(
     root: Annotated[
         Path | None, typer.Option(help="Highest folder of included files.", show_default="the project's")
     ] = None,
+    arch: Archs = None,
+    serve: Serve = False,
+    port: Port = None,
+    as_json: Json = False,
 ) -> None:
     """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
 
@@ -700,6 +745,8 @@ def try_kernel(
     """
     from lab.api.running import run_mapping
     from lab.cli import guesses
+    from lab.cli.live.run_account import RunAccount
+    from lab.cli.live.serving import LivePage
     from lab.cli.new import SourceFolders
     from lab.cli.progress import run_progress
     from lab.cli.trial import Asked, try_draft
@@ -720,11 +767,22 @@ def try_kernel(
         write(line, error=True)
     doubts = (guesses.note(draft.guesses),) if draft.guesses else ()
     options = RunOptions(
-        output=output, measure=not no_gpu, gpus=tuple(gpu or ()), emulate=emulate, notes=(*doubts, *draft.notes)
+        output=output,
+        measure=not no_gpu,
+        gpus=tuple(gpu or ()),
+        emulate=emulate,
+        archs=_words(arch),
+        notes=(*doubts, *draft.notes),
     )
-    with run_progress(prefix=guesses.PROVISIONAL if draft.guesses else "") as progress:
-        outcome = run_mapping(draft.experiment, options, progress)
-    raise typer.Exit(_print_run(outcome, guesses=draft.guesses))
+    account = RunAccount()
+    with LivePage(account, _stderr(), serve=serve, port=port) as page:
+        with run_progress(account, guesses.PROVISIONAL if draft.guesses else "") as progress:
+            outcome = run_mapping(draft.experiment, options, progress)
+        page.ended(outcome.folder, interrupted=outcome.interrupted)
+        code = _print_run(outcome, as_json=as_json, guesses=draft.guesses)
+        if not outcome.interrupted:
+            page.stay()
+    raise typer.Exit(code)
 
 
 def _named_options(words: Sequence[str]) -> dict[str, str]:

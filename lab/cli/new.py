@@ -122,7 +122,7 @@ def write_draft(
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
     if source.suffix == ".py":
-        function = _triton_function(source, kernel)
+        function = triton_function(source, kernel)
         text = yamlfile.read_text(source)
         return _write(source, output, lambda file, _: Draft(draft_triton(text, file, function)), force=force)
     unit = read_sources(source, sources)
@@ -136,8 +136,12 @@ def write_draft(
     return _write(source, output, drafted, force=force)
 
 
-def _triton_function(source: Path, name: str | None) -> TritonFunction:
-    """Return the Triton function to draft: the named one, or the only one that no other calls."""
+def triton_function(source: Path, name: str | None) -> TritonFunction:
+    """Return the Triton function to draft: the named one, or the only one that no other calls.
+
+    Raises:
+        UserError: There is no such function, or there are several.
+    """
     functions = read_functions(yamlfile.read_text(source), str(source))
     called = {word for function in functions for word in function.called}
     launched = [

@@ -14,8 +14,8 @@ from lab.cli.live.board import Board
 from lab.cli.live.lines import MOST_FAILURES, ProgressLines
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.tune_account import TuneAccount
-from lab.cli.terminal import Text, stderr
-from lab.recorded.run_records import VariantRecord
+from lab.cli.terminal import print_flowing, stderr
+from lab.recorded.run_records import Status, VariantRecord
 from lab.store.figures import name_of
 
 if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to import
@@ -77,7 +77,7 @@ class _Progress:
                 self._view.refresh()
 
     def _announce(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style=style), soft_wrap=self._lines)
+        print_flowing(self._console, text, style)
 
     def _failed(self, text: str) -> None:
         """Print a failure; without a terminal, only the first ones."""
@@ -104,6 +104,7 @@ class RunProgress(_Progress):
         """
         self.prefix = ""
         """What stands in front of failures, as where they rest on a guess."""
+        self._reasons: set[tuple[Status, str]] = set()
         self._account = account or RunAccount(clock)
         super().__init__(console, self._account, clock)
 
@@ -143,10 +144,11 @@ class RunProgress(_Progress):
         self._account.noted(sentence)
 
     def recorded(self, record: VariantRecord) -> None:
-        """Count a finished variant; print a failure."""
+        """Count a finished variant; print a failure whose reason was not printed before."""
         self._account.recorded(record)
         self._first("recorded")
-        if record.status.failed:
+        if record.status.failed and (record.status, record.reason) not in self._reasons:
+            self._reasons.add((record.status, record.reason))
             self._failed(f"{self.prefix}{record.variant} {name_of(record)}: {record.status}: {record.reason}")
 
     def confirming(self) -> None:

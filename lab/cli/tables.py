@@ -18,7 +18,7 @@ from lab.base.expressions import Scalar
 from lab.cli.comparison import VERDICT_STYLES, interval_text
 from lab.cli.figures import shown_figures
 from lab.cli.guesses import PROVISIONAL, summarise
-from lab.cli.terminal import Text, columns, write
+from lab.cli.terminal import Text, columns, print_flowing, write
 from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Status, VariantRecord
@@ -44,6 +44,9 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.tuning.run import TuningOutcome
 
 _FAILURES_SHOWN = 10
+_LOG_SHOWN = 40
+"""Most lines of a compiler's log."""
+_LEAST_LOG = 2
 _ELEMENTS_SHOWN = 1024
 _MAP_WIDTH = 200
 """Most columns of a map where the output has no width of its own."""
@@ -53,6 +56,8 @@ _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 """Colours of consecutive threads."""
 
 
+_HANGING = 3
+"""Columns before the further lines of a finding, below its text."""
 _BEST_SHOWN = 5
 _BEST_FINDINGS = 3
 
@@ -104,9 +109,9 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
         )
     _print_fitting(console, rows)
     if rule := figures.rule_of(ranked, response):
-        console.print(Text(rule))
+        print_flowing(console, rule)
     if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in listed)):
-        console.print(Text(doubt))
+        print_flowing(console, doubt)
 
 
 _LEAST_NEEDED = ("findings", "occupancy", "registers")
@@ -185,28 +190,51 @@ def print_outcome(console: Console, outcome: RunOutcome, guesses: Sequence[Guess
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     if guesses:
         fared = f"not judged: {summarise(guesses)}. {PROVISIONAL}{fared}"
-    console.print(Text(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}"), soft_wrap=True)
-    _print_reasons(console, outcome.lean_records, PROVISIONAL if guesses else "")
-    if outcome.run.not_measured:
-        console.print(Text(outcome.run.not_measured))
     records = outcome.lean_records
+    total = outcome.run.variants
+    print_flowing(console, f"{len(records)} of {total} variant{'s' if total != 1 else ''}: {fared}")
+    _print_reasons(console, outcome, PROVISIONAL if guesses else "")
+    if outcome.run.not_measured:
+        print_flowing(console, outcome.run.not_measured)
     warnings = (*outcome.run.notes, *_not_listed(records), *_not_launched(records), *_not_executed(records))
     for note in dict.fromkeys(warnings):
-        console.print(Text(f"warning: {note}", style="yellow"))
+        print_flowing(console, f"warning: {note}", "yellow")
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
     if following := _next_command(outcome):
-        console.print(Text(f"next: {following}"), soft_wrap=True)
+        purpose, command = following
+        console.print(Text(f"next, {purpose}:"))
+        console.print(Text(f"    {command}"), soft_wrap=True)
 
 
-def _print_reasons(console: Console, records: Sequence[VariantRecord], prefix: str = "") -> None:
-    """Print the reasons for verdicts, once per group of variants, and what was emulated at full size."""
-    groups = group_reasons(records)
+def _print_reasons(console: Console, outcome: RunOutcome, prefix: str = "") -> None:
+    """Print the reasons for verdicts, once per group of variants, and what was emulated at full size.
+
+    The compiler's errors are printed in full, those of a group's first variant.
+    """
+    groups = group_reasons(outcome.lean_records)
     for group in groups[:_FAILURES_SHOWN]:
-        console.print(Text(prefix + group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
+        style = "red" if group.status.failed else "yellow"
+        print_flowing(console, prefix + group.text, style, indent=4)
+        if group.status is Status.COMPILE_FAILED:
+            _print_log(console, outcome.folder / "variants" / group.variants[0] / "build.log")
     if len(groups) > _FAILURES_SHOWN:
         console.print(f"{len(groups) - _FAILURES_SHOWN} further reasons; the report has them all", highlight=False)
-    if sampled := summarise_full_size(records):
-        console.print(Text(sampled), soft_wrap=True)
+    if sampled := summarise_full_size(outcome.lean_records):
+        print_flowing(console, sampled)
+
+
+def _print_log(console: Console, log: Path) -> None:
+    """Print a compiler's log; of a long one, the first lines and its path."""
+    try:
+        lines = log.read_text(encoding="utf-8").strip().splitlines()
+    except OSError:
+        return
+    if len(lines) < _LEAST_LOG:  # the reason says it
+        return
+    for line in lines[:_LOG_SHOWN]:
+        console.print(Text(f"    {line}"), soft_wrap=True)
+    if len(lines) > _LOG_SHOWN:
+        console.print(Text(f"    {len(lines) - _LOG_SHOWN} further lines in {log}"), soft_wrap=True)
 
 
 def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
@@ -238,10 +266,10 @@ def _not_executed(records: Sequence[VariantRecord]) -> list[str]:
     ]
 
 
-def _next_command(outcome: RunOutcome) -> str:
-    """Return the command a reader of the table probably wants."""
+def _next_command(outcome: RunOutcome) -> tuple[str, str] | None:
+    """Return the purpose of the command a reader of the table probably wants, and the command."""
     if outcome.interrupted:
-        return f"{_resuming(outcome.run.command)}  (continues this run)" if outcome.run.command else ""
+        return ("to continue this run", _resuming(outcome.run.command)) if outcome.run.command else None
     ranked = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
     if len(ranked) > 1:
@@ -249,8 +277,8 @@ def _next_command(outcome: RunOutcome) -> str:
         other = nearest(ranked)
         apart = " ".join(f"{name}={figures.text(value)}" for name, value in _apart(other, best).items())
         words = f"what {apart} would do to the best" if apart else "what the best does differently from the next"
-        return f"{_program()} compare {place} {other.variant} {best.variant}  ({words})"
-    return ""
+        return words, f"{_program()} compare {place} {other.variant} {best.variant}"
+    return None
 
 
 def nearest(ranked: Sequence[VariantRecord]) -> VariantRecord:
@@ -364,15 +392,15 @@ def _print_finding(console: Console, finding: Finding) -> None:
     """Print a finding with its place in the CUDA source, and the other side of a race."""
     place = f"block {finding.block} thread {finding.thread}{_warp(finding.warp)} " if finding.block else ""
     at = f"PTX line {finding.line}{_source(finding.source, finding.calls)}"
-    console.print(Text(f"{finding.kind}: {at}: {place}{finding.detail} {finding.text}", style="red"), soft_wrap=True)
+    print_flowing(console, f"{finding.kind}: {at}: {place}{finding.detail} {finding.text}", "red", indent=4)
     if finding.variable:
-        console.print(Text(f"    at {finding.variable}", style="red"), soft_wrap=True)
+        print_flowing(console, f"    at {finding.variable}", "red", indent=4)
     if side := finding.other:
         location = f"PTX line {side.line}{_source(side.source, side.calls)}" if side.line else "no instruction"
         whose = f"thread {side.thread}{_warp(side.warp)}" + (f" of block {side.block}" if side.block else "")
-        console.print(Text(f"    other side: {side.kind} by {whose}, {location}", style="red"), soft_wrap=True)
+        print_flowing(console, f"    other side: {side.kind} by {whose}, {location}", "red", indent=4)
     if finding.remedy:
-        console.print(Text(f"    {finding.remedy}", style="red"), soft_wrap=True)
+        print_flowing(console, f"    {finding.remedy}", "red", indent=4)
 
 
 def _warp(number: int | None) -> str:
@@ -396,9 +424,9 @@ def print_advice(
         title: The line before them.
         most: Findings to print; None for all.
     """
-    console.print(Text(title, style="bold"))
+    print_flowing(console, title, "bold")
     for line in advice.text(most):
-        console.print(Text(line), soft_wrap=not console.is_terminal)
+        print_flowing(console, line, indent=_HANGING)
 
 
 def print_advice_on_best(console: Console, outcome: RunOutcome) -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -89,6 +90,31 @@ def paged(console: Console) -> Iterator[None]:
         else:
             environment = {"LESS": "-FRX", **os.environ}  # colours as they are; quit where it fits a screen
             subprocess.run(command, input=text, text=True, env=environment, check=False)
+
+
+def print_flowing(console: Console, text: str, style: str = "", indent: int = 0) -> None:
+    """Print a line; on a terminal, break it between words.
+
+    A word longer than the terminal, such as a path, stays whole so that it can be copied.
+
+    Args:
+        console: Where.
+        text: The line.
+        style: Its style.
+        indent: Columns before the second line and those after it.
+    """
+    lines = [text]
+    if console.is_terminal:
+        wrapped = textwrap.wrap(
+            visible(text),
+            console.width,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines = wrapped or lines
+    for line in lines:
+        console.print(Text(line, style=style), soft_wrap=True)
 
 
 def rule(console: Console, title: str) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import UserError, did_you_mean
-from lab.cli.new import SourceFolders, choose_launched, read_sources
+from lab.cli.new import SourceFolders, choose_launched, read_sources, triton_function
 from lab.templates.plain.draft import Guess
 from lab.templates.plain.draft_sequence import drafted_sequence
+from lab.templates.plain.triton_draft import draft_triton
 
 _LARGEST_ON_CPU = 10_000
 
@@ -60,54 +61,113 @@ def experiment_of(source: Path, request: Asked) -> dict[str, Any]:
     return try_draft(source, request).experiment
 
 
-def try_draft(source: Path, asked: Asked) -> TrialDraft:
+def try_draft(source: Path, request: Asked) -> TrialDraft:
     """Draft the experiment of a kernel, with the command line in place of guesses.
 
     Raises:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
-    swept = {words.partition("=")[0].strip() for words in asked.parameters}
-    unit = read_sources(source, asked.sources).without_macros(swept)
-    draft = drafted_sequence(unit.whole, source.name, choose_launched(unit, asked.kernel))
-    made: dict[str, Any] = yamlfile.parse(draft.text, source.with_suffix(".yaml")).data
-    made |= {"source": str(source.resolve()), "root": str(unit.tree.root)}
-    made["include"] = [str(one) for one in unit.tree.search]
+    if source.suffix == ".py":
+        return _try_triton(source, request)
+    swept = {words.partition("=")[0].strip() for words in request.parameters}
+    unit = read_sources(source, request.sources).without_macros(swept)
+    draft = drafted_sequence(unit.whole, source.name, choose_launched(unit, request.kernel))
+    keys: dict[str, Any] = yamlfile.parse(draft.text, source.with_suffix(".yaml")).data
+    keys |= {"source": str(source.resolve()), "root": str(unit.tree.root)}
+    keys["include"] = [str(one) for one in unit.tree.search]
     if unit.flags.options:
-        made["options"] = list(unit.flags.options)
-    made.pop("question", None)
-    notes = [*draft.warnings, *_problem(made, asked.problem, draft.blocks)]
-    for words in asked.parameters:
+        keys["options"] = list(unit.flags.options)
+    keys.pop("question", None)
+    notes = [*draft.warnings, *_problem(keys, request.problem, draft.blocks)]
+    for words in request.parameters:
         name, values = _pair(words, "-D", "name=1,2,4")
-        made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
-    named = set[str]()
-    for words in asked.arguments:
-        name, given = _pair(words, "--argument", "name=out float32[n]")
-        structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
-        holder = next((one for one in (made["arguments"], *structures) if isinstance(one.get(name), str)), None)
-        if holder is None:
-            raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
-        holder[name] = given
-        named.add(f"arguments.{name}")
-    if asked.reference:
-        made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
-    if asked.geometry and "launches" in made:
+        keys.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+    named = _set_arguments(keys, request)
+    if request.geometry and "launches" in keys:
         message = "the host launches several kernels, whose geometry no option sets"
         raise UserError(
             message,
             code="wrong-value",
-            key=f"--{next(iter(asked.geometry))}",
+            key=f"--{next(iter(request.geometry))}",
             accepted="--kernel, or a file that lab new writes",
         )
-    if "block" in asked.geometry:
-        _set_sides(made, draft.threads, asked.geometry["block"])
-    made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
-    named |= set(asked.geometry)
-    return TrialDraft(made, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
+    if "block" in request.geometry:
+        _set_sides(keys, draft.threads, request.geometry["block"])
+    keys |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in request.geometry.items()}
+    named |= set(request.geometry)
+    return TrialDraft(keys, tuple(guess for guess in draft.guesses if guess.key not in named), tuple(notes))
 
 
-def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None:
+def _set_arguments(keys: dict[str, Any], request: Asked) -> set[str]:
+    """Put arguments and references of the command line in place of drafted ones; return the keys that were set.
+
+    Raises:
+        UserError: The kernel has no such argument.
+    """
+    named = set[str]()
+    for words in request.arguments:
+        name, text = _pair(words, "--argument", "name=out float32[n]")
+        structures = [value for value in keys["arguments"].values() if isinstance(value, dict)]
+        holder = next((held for held in (keys["arguments"], *structures) if isinstance(held.get(name), str)), None)
+        if holder is None:
+            raise _unknown(name, keys["arguments"], "--argument", "the kernel has no such argument")
+        holder[name] = text
+        named.add(f"arguments.{name}")
+    if request.reference:
+        keys["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in request.reference)
+    return named
+
+
+_GUESSED = re.compile(r"\s*(?P<name>\w+): (?P<value>.*?)  # TODO: (?P<reason>.*)\Z")
+_TRITON_OPTIONS = {"arguments": "--argument '{name}=…'", "parameters": "-D {name}=…", "grid": "--grid '…'"}
+
+
+def _try_triton(source: Path, request: Asked) -> TrialDraft:
+    """Draft the experiment of a Triton function; see `try_draft`."""
+    function = triton_function(source, request.kernel)
+    text = draft_triton(yamlfile.read_text(source), source.name, function)
+    keys: dict[str, Any] = yamlfile.parse(text, source.with_suffix(".yaml")).data
+    keys["source"] = f"{source.resolve()}:{function.name}"
+    keys.pop("question", None)
+    notes = _problem(keys, request.problem)
+    named = set[str]()
+    for words in request.parameters:
+        name, values = _pair(words, "-D", "BLOCK=128,256")
+        keys.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
+        named.add(f"parameters.{name}")
+    named |= _set_arguments(keys, request)
+    for name, words in request.geometry.items():
+        if name != "grid":
+            raise UserError(
+                "Triton chooses the threads of a program and its shared memory",
+                code="unsupported",
+                key=f"--{name.replace('_', '-')}",
+                found=words,
+                accepted="--grid; num_warps in the decorator's configs",
+            )
+        keys["grid"] = _sizes(words)
+        named.add("grid")
+    guesses = tuple(guess for guess in _guesses_of_triton(text) if guess.key not in named)
+    return TrialDraft(keys, guesses, tuple(notes))
+
+
+def _guesses_of_triton(text: str) -> Iterator[Guess]:
+    """Yield the values of a drafted file that are marked TODO."""
+    section = ""
+    for line in text.splitlines():
+        if not line.startswith((" ", "#")):
+            section = line.partition(":")[0]
+        if (match := _GUESSED.match(line)) and section in _TRITON_OPTIONS:
+            name = match["name"]
+            key = section if section == name else f"{section}.{name}"
+            option = _TRITON_OPTIONS[section].format(name=name)
+            reason = "the host does not launch it" if section == "grid" else f"the host does not say {match['reason']}"
+            yield Guess(key, match["value"].strip('"'), reason, option)
+
+
+def _set_sides(keys: dict[str, Any], threads: Sequence[str], block: str) -> None:
     """Put a block of the user's in place of the parameters that are its sides, wherever these stand."""
-    given, sides = _sizes(block), made["block"]
+    given, sides = _sizes(block), keys["block"]
     named = dict(
         zip(sides if isinstance(sides, list) else [sides], given if isinstance(given, list) else [given], strict=False)
     )
@@ -122,8 +182,8 @@ def _set_sides(made: dict[str, Any], threads: Sequence[str], block: str) -> None
             return re.sub(rf"(?<!\w){name}(?!\w)", value, held) if isinstance(held, str) else held
 
         if value != name:
-            made |= {key: replaced(made[key]) for key in ("grid", "shared_bytes", "arguments") if key in made}
-            made["parameters"].pop(name, None)
+            keys |= {key: replaced(keys[key]) for key in ("grid", "shared_bytes", "arguments") if key in keys}
+            keys["parameters"].pop(name, None)
 
 
 def _problem(experiment: dict[str, Any], sizes: Mapping[str, str], blocks: Mapping[str, int]) -> list[str]:

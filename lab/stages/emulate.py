@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
@@ -254,12 +255,24 @@ def _tables(task: EmulationTask, inputs: Inputs) -> frozenset[str]:
 
 
 def costly(patterns: Iterable[AccessPattern]) -> tuple[AccessPattern, ...]:
-    """Return the accesses that cost more than they need, those with the largest share of waste first."""
+    """Return the accesses that cost more than they need, those with the largest share of waste first.
+
+    Copies of one access in an unrolled loop leave room for other accesses: beyond the first of a shape, they come last.
+    """
     wasting = [pattern for pattern in patterns if pattern.cost > pattern.ideal]
     wasting.sort(key=lambda one: (one.ideal - one.cost) / one.requests)
-    return tuple(wasting[:_MOST_PATTERNS])
+    of_shape: Counter[object] = Counter()
+    ranks = []
+    for pattern in wasting:
+        least = min((offset for offset in pattern.lanes if offset >= 0), default=0)
+        shape = pattern.key, pattern.width, tuple(offset - least if offset >= 0 else -1 for offset in pattern.lanes)
+        of_shape[shape] += 1
+        ranks.append(of_shape[shape] > _OF_A_SHAPE)
+    ranked = sorted(zip(ranks, range(len(wasting)), strict=True))
+    return tuple(wasting[place] for _, place in ranked[:_MOST_PATTERNS])
 
 
+_OF_A_SHAPE: Final = 8
 _MOST_PATTERNS: Final = 64
 """Accesses whose addresses a record keeps: more than the page of a variant can show."""
 

@@ -9,7 +9,7 @@ from typing import Final
 from lab.emulator.results import Finding
 from lab.recorded.run_records import FullSizeRecord, Status, VariantRecord
 
-EXPLAINED: Final = (Status.WRONG, Status.SUSPECT, Status.NOT_EXECUTED, Status.PARTIAL)
+EXPLAINED: Final = (Status.WRONG, Status.SUSPECT, Status.NOT_EXECUTED, Status.COMPILE_FAILED, Status.PARTIAL)
 """Verdicts with a reason, the worst first."""
 
 

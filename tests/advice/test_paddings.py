@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.advice.paddings import paddings, pads_of
+from lab.advice.paddings import padded_arrays, pads_of
 from lab.emulator.results import AccessPattern
 
 SOURCE = """__global__ void k()
@@ -29,14 +29,18 @@ def test_pads_are_those_of_the_layout_and_parts_of_them():
 
 
 def test_last_dimension_of_each_array_is_lengthened_the_smallest_pad_first():
-    made = list(paddings(SOURCE, (2, 4, 8)))
-    assert [(one.array, one.elements) for one in made] == [("tile", 1), ("count", 1), ("tile", 2), ("count", 2)]
-    assert "float tile[ROWS][32 + 1];" in made[0].text
-    assert "count[4][8][(N * 2) + 1];" in made[1].text
-    for one in made:
-        assert len(one.text.splitlines()) == len(SOURCE.splitlines())
+    padded = list(padded_arrays(SOURCE, (2, 4, 8)))
+    assert [(array, elements) for array, elements, _ in padded] == [
+        ("tile", 1),
+        ("count", 1),
+        ("tile", 2),
+        ("count", 2),
+    ]
+    assert "float tile[ROWS][32 + 1];" in padded[0][2]
+    assert "count[4][8][(N * 2) + 1];" in padded[1][2]
+    assert all(len(text.splitlines()) == len(SOURCE.splitlines()) for _, _, text in padded)
 
 
 @pytest.mark.parametrize("source", ["", "__shared__ float a[32];", "extern __shared__ float a[];", "float a[4][4];"])
 def test_without_rows_in_shared_memory_there_is_nothing_to_pad(source):
-    assert list(paddings(source, (4,))) == []
+    assert list(padded_arrays(source, (4,))) == []

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from types import SimpleNamespace
 
 import pytest
 from written_runs import make_store
@@ -79,9 +81,13 @@ def test_the_version_is_printed_with_the_commit(commit, said, tmp_path, monkeypa
 def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(folder):
     completed = lab("run", "small.yaml", "--json", "--no-gpu", "--serve", cwd=folder, stdin=subprocess.DEVNULL)
     assert completed.returncode == 0, completed.stderr
-    rows = json.loads(completed.stdout)
-    assert [row["p.unroll"] for row in rows] == [1, 8]
+    result = json.loads(completed.stdout)
+    rows = result["variants"]
+    assert [row["rank"] for row in rows] == [1, 2]
+    assert {row["p.unroll"] for row in rows} == {1, 8}
     assert rows[0]["measured_tflops"] is None
+    assert (result["experiment"], result["folder"]) == ("small", "reports/small")
+    assert result["figure"]["gpus"] == ["H200"]
     assert (folder / "reports" / "small" / "index.html").is_file()
     assert "reports/small/index.html" in completed.stderr
     assert completed.stderr.count("http://127.0.0.1:") == 1
@@ -93,7 +99,7 @@ def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(f
     assert (folder / "reports" / "small" / "previous" / "index.html").is_file()
     assert "against the last run, " in again.stderr
     listed = json.loads(here("inspect", "small.yaml", "--json", cwd=folder).stdout)
-    assert [one["variant"] for one in listed] == [row["variant"] for row in rows]
+    assert {planned["variant"] for planned in listed} == {row["variant"] for row in rows}
     again = here("report", "reports/small", cwd=folder)
     assert again.returncode == 0
     assert "index.html" in again.stdout
@@ -110,6 +116,20 @@ def test_inspect_lists_and_shows_variants(folder):
     unknown = here("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
     assert unknown.returncode == 2
     assert variant in unknown.stderr
+
+
+def test_the_shell_completes_ids_of_variants(folder):
+    listed = json.loads(here("inspect", "small.yaml", "--json", cwd=folder).stdout)
+    every = {planned["variant"] for planned in listed}
+    complete: Callable[..., list[tuple[str, str]]] = main._variant_ids
+    context = SimpleNamespace(params={"file": folder / "small.yaml"})
+    assert {variant for variant, _ in complete(context, "")} == every
+    first = min(every)
+    ((variant, label),) = complete(context, first[:4])
+    assert variant == first
+    assert "unroll=" in label
+    assert complete(SimpleNamespace(params={"experiment": folder / "absent.yaml"}), "") == []
+    assert complete(SimpleNamespace(params={}), "") == []
 
 
 def test_inspect_json_is_one_object_of_the_known_shape(folder):

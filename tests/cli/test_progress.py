@@ -71,10 +71,20 @@ def test_a_terminal_shows_every_failure_and_a_log_the_first_few(console, termina
         with RunProgress(output) as progress:
             begin(progress, 24)
             for number in range(MOST_FAILURES + 3):
-                progress.recorded(failed(record, f"v{number}"))
+                progress.recorded(replace(failed(record, f"v{number}"), reason=f"no result within {number} s"))
     assert written(terminal).count(": not executed: ") == MOST_FAILURES + 3
     assert written(console).count(": not executed: ") == MOST_FAILURES
     assert "further failures are counted here" in written(console)
+
+
+def test_a_reason_of_many_failures_is_printed_once(terminal, make):
+    record = make("sweep").records()[0]
+    with RunProgress(terminal) as progress:
+        begin(progress, 24)
+        for number in range(3):
+            progress.recorded(failed(record, f"v{number}"))
+    assert written(terminal).count(": not executed: ") == 1
+    assert "3 failed" in written(terminal)
 
 
 def test_a_terminal_shows_the_best_variant_until_the_end(terminal, make):

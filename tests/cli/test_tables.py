@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -55,7 +56,7 @@ def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
     text = printed(console)
     assert "24 of 27 variants: 20 verified, 1 wrong, 2 not executed, 1 compile failed" in (text.replace("\n", " "))
-    assert "(continues this run)" in text
+    assert "next, to continue this run:" in text
     assert "There is no GPU." in text
     assert str(store.folder / "index.html") in text.replace("\n", "")
 
@@ -64,7 +65,7 @@ def test_an_interrupted_run_is_continued_by_a_command_that_keeps_it(console, mak
     store = make("sweep")
     run = replace(store.run(), command="python -m lab run 'my file.yaml' --no-resume --no-gpu")
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
-    assert "next: python -m lab run 'my file.yaml' --resume --no-gpu  (continues this run)" in printed(console)
+    assert "    python -m lab run 'my file.yaml' --resume --no-gpu\n" in printed(console)
 
 
 def test_only_the_first_failures_of_a_tuning_run_are_printed(console, tmp_path):
@@ -233,8 +234,8 @@ def test_an_outcome_warns_and_names_the_next_command(console, make):
     text = printed(console)
     assert text.count("warning: The clock fell.") == 1
     ranked = figures.ranked(store.records(), figures.response_of(store.records()))
-    neighbour = next(record for record in ranked[1:] if record.variant in text.partition("next: ")[2])
-    assert f"compare {store.folder} {neighbour.variant} {ranked[0].variant}  (what " in text
+    neighbour = next(record for record in ranked[1:] if record.variant in text.partition("next, what ")[2])
+    assert f"compare {store.folder} {neighbour.variant} {ranked[0].variant}\n" in text
     differing = [name for name, value in ranked[0].parameters.items() if neighbour.parameters[name] != value]
     assert len(differing) == 1
 
@@ -266,6 +267,36 @@ def test_an_outcome_says_why_variants_are_suspect_or_verified_in_part_once_for_e
     assert text.count("no values at full size") == 1
     assert text.index("y[3] differs") < text.index("no values at full size")  # what is worse comes first
     assert "23 of 7,813 blocks" in text
+
+
+def test_the_errors_of_a_compiler_are_printed_in_full_once_for_all_variants_that_have_them(console, make, tmp_path):
+    first, second, other, *_ = make("sweep").records()
+    errors = 'k.cu(4): error: identifier "a" is undefined\n    x = a;\n        ^\nk.cu(9): error: expected a ";"\n'
+    records = tuple(
+        replace(record, status=Status.COMPILE_FAILED, reason=errors.splitlines()[0]) for record in (first, second)
+    )
+    single = replace(other, status=Status.COMPILE_FAILED, reason="k.cu(1): error: no")
+    for record, log in ((first, errors), (second, errors), (single, "k.cu(1): error: no\n")):
+        folder = tmp_path / "variants" / record.variant
+        folder.mkdir(parents=True)
+        (folder / "build.log").write_text(log)
+    run = replace(make("sweep").run(), variants=3)
+    print_outcome(console, RunOutcome(tmp_path, run, lambda: (*records, single), (), False))
+    text = printed(console)
+    assert text.count("2 variants: k.cu(4): error") == 1
+    assert text.count('k.cu(9): error: expected a ";"') == 1
+    assert text.count("k.cu(1): error: no") == 1
+
+
+def test_on_a_terminal_of_80_columns_lines_break_between_words(make):
+    store, written = make("failures"), io.StringIO()
+    console = Console(file=written, width=80, force_terminal=True, color_system=None)
+    reason = "y[3]: got 1, expected 2, in another order of the warps of block (17, 0, 0) at kernel.cu:123 " * 2
+    records = tuple(replace(record, status=Status.WRONG, reason=reason.strip()) for record in store.records())
+    print_outcome(console, RunOutcome(Path("reports/a"), store.run(), lambda: records, (), False))
+    lines = written.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert reason.strip() in " ".join(" ".join(lines).split())
 
 
 def test_only_the_first_reasons_are_printed(console, make):
@@ -360,7 +391,7 @@ def test_findings_on_performance_are_printed_with_their_remedies(console):
         "on the best",
         "1. tail wave: 133 blocks; 2.00 x faster without it (predicted)",
         "   remedy: 132",
-        "1 further findings",
+        "1 further finding",
     ]
 
 

@@ -113,3 +113,62 @@ def test_a_block_takes_the_place_of_the_parameters_that_are_its_sides(tmp_path):
     made = try_draft(tmp_path / "k.cu", Asked(geometry={"block": "32; 2"})).experiment
     assert (made["grid"], made["block"]) == (["ceil_div(n, 32)", "ceil_div(n, 2)"], ["32", "2"])
     assert not made["parameters"]
+
+
+TRITON = """import triton
+import triton.language as tl
+
+@triton.jit
+def add(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+"""
+
+
+@pytest.fixture
+def triton_file(tmp_path):
+    (tmp_path / "k.py").write_text(TRITON)
+    return tmp_path / "k.py"
+
+
+def test_a_triton_function_is_tried_and_what_its_host_does_not_say_is_a_guess(triton_file):
+    draft = try_draft(triton_file, Asked())
+    assert draft.experiment["source"] == f"{triton_file}:add"
+    assert {guess.key for guess in draft.guesses} == {"arguments.out", "arguments.x", "parameters.BLOCK", "grid"}
+    options = {guess.key: guess.option for guess in draft.guesses}
+    assert options["arguments.x"] == "--argument 'x=…'"
+    assert options["parameters.BLOCK"] == "-D BLOCK=…"
+    assert options["grid"] == "--grid '…'"
+
+
+def test_the_command_line_takes_the_place_of_guesses_on_a_triton_function(triton_file):
+    request = Asked(
+        kernel="add",
+        problem={"n": "5000"},
+        parameters=["BLOCK=128,256"],
+        arguments=["out=out float32[n]", "x=float32[n]"],
+        reference=["out=x + 1"],
+        geometry={"grid": "ceil_div(n, BLOCK)"},
+    )
+    draft = try_draft(triton_file, request)
+    assert draft.guesses == ()
+    assert draft.experiment["problem"] == {"n": 5000}
+    assert draft.experiment["parameters"] == {"BLOCK": [128, 256]}
+    assert draft.experiment["reference"] == {"out": "x + 1"}
+    assert draft.experiment["grid"] == "ceil_div(n, BLOCK)"
+
+
+@pytest.mark.parametrize(
+    ("request_", "key"),
+    [(Asked(geometry={"block": "32"}), "--block"), (Asked(geometry={"shared_bytes": "4"}), "--shared-bytes")],
+)
+def test_triton_chooses_the_block_and_its_shared_memory(triton_file, request_, key):
+    with pytest.raises(UserError) as caught:
+        try_draft(triton_file, request_)
+    assert (caught.value.code, caught.value.key) == ("unsupported", key)
+
+
+def test_a_triton_function_must_exist(triton_file):
+    with pytest.raises(UserError) as caught:
+        try_draft(triton_file, Asked(kernel="sub"))
+    assert (caught.value.key, caught.value.found, caught.value.accepted) == ("--kernel", "sub", ["add"])

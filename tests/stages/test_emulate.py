@@ -404,3 +404,14 @@ def test_an_array_as_large_at_the_problems_own_size_is_a_table(tmp_path):
     full = FullSizeTask(declared.reference, 0, SizedLaunches({"m": 4000}, launches), 1)
     assert stage._tables(replace(task, full_size=full), inputs) == {"T"}
     assert stage._tables(task, inputs) == frozenset()
+
+
+def test_copies_of_an_unrolled_access_leave_room_for_other_accesses():
+    unrolled = [
+        AccessPattern(line, "shared.load", 4, tuple(4 * line + 32 * lane for lane in range(32)), 1, 4, 1)
+        for line in range(100)
+    ]
+    store = AccessPattern(200, "shared.store", 4, tuple(512 * lane for lane in range(32)), 1, 2, 1)
+    kept = costly([*unrolled, store])
+    assert len(kept) == 64
+    assert store in kept

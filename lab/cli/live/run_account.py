@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from lab.base.amounts import scale_of, significant, time_text
 from lab.cli.live.account import Account
 from lab.cli.live.snapshot import Best, Row, Stage
 from lab.measured.standing import baseline_beside, common_baseline, standing
+from lab.measured.timing import Merit
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import Status, VariantRecord
 from lab.store import figures
@@ -39,6 +41,9 @@ KIND_WORDS: Final = {
     Basis.SCORE: "predicted",
     Basis.CEILING: "predicted, ceiling",
 }
+
+_PREDICTED_DIGITS: Final = 2
+_CEILING_DIGITS: Final = 4
 
 _MOST_SCORED: Final = 1000
 """Most variants that are compared by their predicted throughput, which needs all of their records at once; in a larger
@@ -151,8 +156,8 @@ class RunAccount(Account):
             variant=record.variant,
             name=figures.name_of(record),
             status=str(record.status),
-            figure="" if figure is None else _amount(figure[1], record),
-            kind="" if figure is None else KIND_WORDS[figure[0]],
+            figure="" if figure is None else _amount(figure[1], record, figure[0]),
+            kind="" if figure is None else _kind(record, figure[0]),
             failed=record.status.failed,
             reason=record.reason,
         )
@@ -214,7 +219,8 @@ class RunAccount(Account):
         leader = leading.get(group)
         if leader is None or worth > leader[0]:
             name = figures.name_of(record, without=group)
-            leading[group] = worth, Best(group, name, record.variant, _amount(figure, record), KIND_WORDS[basis])
+            shown = _amount(figure, record, basis)
+            leading[group] = worth, Best(group, name, record.variant, shown, _kind(record, basis))
 
 
 def _key(items: object) -> tuple[object, ...]:
@@ -235,8 +241,25 @@ def _figure(record: VariantRecord) -> tuple[Basis, float] | None:
     return None
 
 
-def _amount(value: float, record: VariantRecord) -> str:
-    return f"{figures.amount(value, record.unit)} {record.unit}"
+def _amount(value: float, record: VariantRecord, basis: Basis) -> str:
+    """Return a figure with its unit, in the digits that its origin allows.
+
+    A rate of bytes beyond the GPU's bandwidth is of arguments that are not all read: then it is the time.
+    """
+    if basis is Basis.MEASURED:
+        return f"{figures.amount(value, record.unit)} {record.unit}"
+    about, digits = ("", _CEILING_DIGITS) if basis is Basis.CEILING else ("≈ ", _PREDICTED_DIGITS)
+    peak = figures.peak(record)
+    if record.unit == Merit.BANDWIDTH and peak is not None and value > peak:
+        return about + time_text(record.rate(1.0) / value, digits)
+    factor, unit = scale_of(record.unit, (value,))
+    return f"{about}{significant(value * factor, digits)} {unit}"
+
+
+def _kind(record: VariantRecord, basis: Basis) -> str:
+    """Return the kind of a figure, and the GPU that a predicted one is for."""
+    gpu = record.prediction.gpu if record.prediction is not None and basis is not Basis.MEASURED else ""
+    return f"{KIND_WORDS[basis]} for {gpu}" if gpu else KIND_WORDS[basis]
 
 
 def _name(record: VariantRecord) -> str:

@@ -14,6 +14,7 @@ from lab.cli.live.snapshot import Phase, Stage
 from lab.measured.timing import Samples
 from lab.recorded.run_records import Status
 from lab.store import figures
+from lab.store.figures import Basis
 
 
 @pytest.fixture
@@ -78,8 +79,15 @@ def test_the_best_is_the_one_of_the_report(make):
         assert response.of(
             next(record for record in records if record.variant == best(account).variant)
         ) == response.of(first)
-        assert best(account).kind == run_account.KIND_WORDS[response.basis]
-        assert best(account).figure == f"{response.text(response.of(first) or 0)} {response.unit}"
+        value = response.of(first) or 0
+        if what == "sweep":
+            assert best(account).kind == run_account.KIND_WORDS[response.basis]
+            assert best(account).figure == f"{response.text(value)} {response.unit}"
+        else:
+            assert best(account).kind == f"{run_account.KIND_WORDS[response.basis]} for {first.prediction.gpu}"
+            figure, unit = best(account).figure.removeprefix("≈ ").split()
+            assert unit == "TFLOP/s"
+            assert float(figure) == pytest.approx(value, rel=0.05)
 
 
 def test_a_measured_variant_is_better_than_any_prediction(make):
@@ -156,9 +164,23 @@ def test_scores_are_given_up_where_there_are_too_many_variants(make, monkeypatch
     for record in records[:2]:
         account.recorded(record)
     scored = bool(figures.scored(records[:2]))
-    assert best(account).kind == ("predicted" if scored else "predicted, ceiling")
+    gpu = records[0].prediction.gpu
+    assert best(account).kind == f"{'predicted' if scored else 'predicted, ceiling'} for {gpu}"
     account.recorded(records[2])
-    assert best(account).kind == "predicted, ceiling"
+    assert best(account).kind == f"predicted, ceiling for {gpu}"
+
+
+def test_predicted_figures_have_the_digits_of_their_error(make, counting_bytes):
+    record = counting_bytes(make("no_gpu")).records()[0]
+    assert run_account._amount(3179.99, record, Basis.SCORE) == "≈ 3.2 TB/s"
+    assert run_account._amount(3179.99, record, Basis.CEILING) == "3.180 TB/s"
+    assert run_account._amount(3179.99, record, Basis.MEASURED) == "3179.99 GB/s"
+
+
+def test_bytes_beyond_the_bandwidth_are_shown_as_a_time(make, counting_bytes):
+    record = counting_bytes(make("no_gpu")).records()[0]
+    assert run_account._amount(66_220.0, record, Basis.SCORE).endswith("s")
+    assert "B/s" not in run_account._amount(66_220.0, record, Basis.SCORE)
 
 
 def test_the_time_left_is_that_of_the_last_variants(make, clock):
