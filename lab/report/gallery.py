@@ -39,12 +39,19 @@ def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
         definitions.append(charts.curve_chart(a.curve, a.response))
     if a.curve and a.explanation:
         definitions.extend(explain_charts(a.explanation, a.curve))
-    if a.axes:
+    if a.link:
         definitions.append(
             charts.ratio_chart(
-                a.columns, a.rows, a.axes, a.response, by=a.by, baseline=a.baseline, labelled=a.ladder
+                a.columns,
+                a.records,
+                a.rows,
+                a.axes,
+                a.response,
+                link=a.link,
+                baseline=a.baseline,
+                labelled=a.ladder and not a.link.paths,
             )
-        )  # fmt: skip
+        )
     if a.bars:
         definitions.append(charts.bars_chart(a.bars, a.response, common_peak(a.records)))
     if a.bars:
@@ -87,7 +94,9 @@ def pictures(analysis: Analysis, page_charts: tuple[Chart, ...]) -> tuple[Pictur
             png_list.append(Picture(file, f"{name}: {quantity} against {a.curve.axis}{facet}", (choice.drawing,)))
     first = {id_: chart.choices[0].drawing for id_, chart in by_id.items()}
     if "ratio" in first:
-        title = f"{name}: {a.ratio.lower()} against {quantity}"
+        title = f"{name}: {a.link.x.title if a.link else ''} against {quantity}"
+        if a.link and a.link.paths:
+            title += f"; lines join variants that differ in {a.link.parameter} alone"
         png_list.append(Picture("ratio_vs_throughput.png", title, (first["ratio"],)))
     if "bars" in first:
         file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")

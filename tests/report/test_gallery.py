@@ -21,7 +21,8 @@ def analysed(make, what):
         (
             "sweep",
             {
-                "ratio_vs_throughput.png": "gemm_unroll: instruction ratio against throughput",
+                "ratio_vs_throughput.png": "gemm_unroll: SASS FMA share against throughput; "
+                "lines join variants that differ in unroll alone",
                 "sweep.png": "gemm_unroll: throughput of the variants",
                 "model.png": "gemm_unroll: predicted against measured throughput",
                 "instruction_mix.png": "gemm_unroll: instructions of the hot loop",
@@ -50,7 +51,7 @@ def test_a_picture_shows_what_the_page_shows_at_first(make):
 
 def test_what_has_no_data_is_left_out(make):
     a = analysed(make, "sweep")
-    bare = replace(a, axes=(), bars=(), agreements=(), slices=(), effects=(), interaction=None)
+    bare = replace(a, axes=(), link=None, bars=(), agreements=(), slices=(), effects=(), interaction=None)
     assert chart_list(bare) == ()
     assert pictures(bare, ()) == ()
 

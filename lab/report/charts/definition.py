@@ -92,11 +92,13 @@ class Shade:
         value: The value.
         colour: `#rrggbb`.
         dashed: Its line is dashed.
+        note: Text behind the value in the legend; empty for none.
     """
 
     value: Value
     colour: str
     dashed: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class Scatter:
         diagonal: Draw the line on which both axes have the same value.
         labels: Texts beside points.
         traces: Lines besides the points.
+        joined: Thin lines between points, without texts.
+        valued: Field whose value stands in small type beside each point; empty for none.
         caption: Caption above the chart; empty for none.
         tips: Lines of the page's tooltip.
     """
@@ -205,6 +209,8 @@ class Scatter:
     diagonal: bool = False
     labels: tuple[Label, ...] = ()
     traces: tuple[Trace, ...] = ()
+    joined: tuple[Trace, ...] = ()
+    valued: str = ""
     caption: str = ""
     tips: tuple[Tip, ...] = ()
 

@@ -179,19 +179,38 @@ def _scatter(axes: Axes, drawing: Scatter) -> None:
     else:
         for shade in colours.shades:
             mine = [row for row in rows if text(row[colours.field]) == text(shade.value)]
-            _points(axes, drawing, mine, shade.colour, f"{colours.title} = {text(shade.value)}")
-        axes.legend(fontsize=8, frameon=False, loc="best")
+            _points(axes, drawing, mine, shade.colour, f"{text(shade.value)}{f': {shade.note}' if shade.note else ''}")
+        axes.legend(title=_plain(colours.title), title_fontsize=8, fontsize=8, frameon=False, loc="best")
+    _marks(axes, drawing)
+    _limits(axes, drawing)
+    if drawing.caption:
+        axes.set_title(_plain(drawing.caption), fontsize=9, color=INK)
+    _titles(axes, drawing.x, drawing.y)
+
+
+def _marks(axes: Axes, drawing: Scatter) -> None:
+    """Draw the lines and the texts besides the points."""
+    for line in drawing.joined:
+        axes.plot(*zip(*line.points, strict=True), color=line.colour, linewidth=0.9, alpha=0.45, zorder=1)
+    for row in drawing.data.rows if drawing.valued else ():
+        place = (_number(row[drawing.x.field]), _number(row[drawing.y.field]))
+        axes.annotate(_short(text(row[drawing.valued]), 12), place, xytext=(4, -7), textcoords="offset points",
+                      fontsize=6.5, color=INK)  # fmt: skip
     for label in drawing.labels:
         axes.annotate(_short(label.text), (label.x, label.y), xytext=(0, 6), textcoords="offset points", ha="center",
                       fontsize=8, color=INK)  # fmt: skip
-    if line := drawing.reference:
-        axes.axhline(line.value, color=style.BASELINE, linestyle=_DASH, linewidth=1)
-        axes.annotate(_plain(line.text), (0, line.value), xycoords=("axes fraction", "data"), xytext=(4, 3),
+    if reference := drawing.reference:
+        axes.axhline(reference.value, color=style.BASELINE, linestyle=_DASH, linewidth=1)
+        axes.annotate(_plain(reference.text), (0, reference.value), xycoords=("axes fraction", "data"), xytext=(4, 3),
                       textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
     for trace in drawing.traces:
         axes.plot(*zip(*trace.points, strict=True), color=trace.colour, linewidth=1.2)
         axes.annotate(_plain(trace.text), trace.points[-1], xytext=(-3, 3), textcoords="offset points", ha="right",
                       fontsize=8, color=INK)  # fmt: skip
+
+
+def _limits(axes: Axes, drawing: Scatter) -> None:
+    """Set the scales of both axes and their ends."""
     if drawing.x.scale is Scale.LOG2:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -203,11 +222,9 @@ def _scatter(axes: Axes, drawing: Scatter) -> None:
         axes.set_xlim(*drawing.x.domain)
         axes.set_ylim(*drawing.y.domain)
     else:
-        axes.set_ylim(bottom=0)
+        if drawing.y.zero:
+            axes.set_ylim(bottom=0)
         axes.margins(x=0.06)
-    if drawing.caption:
-        axes.set_title(_plain(drawing.caption), fontsize=9, color=INK)
-    _titles(axes, drawing.x, drawing.y)
 
 
 def _points(axes: Axes, drawing: Scatter, rows: Sequence[Row], colour: str, label: str | None = None) -> None:

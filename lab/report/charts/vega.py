@@ -6,6 +6,7 @@ on the light or dark theme are left to the page's configuration.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -168,8 +169,16 @@ def _colour(colours: Colours) -> Part:
     scale = alt.Scale(
         domain=[shade.value for shade in colours.shades], range=[shade.colour for shade in colours.shades]
     )
-    legend = alt.Legend(orient="top", title=colours.title or None) if colours.legend else None
+    legend = alt.Legend(orient="top", title=colours.title or None, **_notes(colours)) if colours.legend else None
     return alt.Color(field=colours.field, type="nominal", scale=scale, legend=legend)
+
+
+def _notes(colours: Colours) -> dict[str, Any]:
+    """Return the options of a legend whose values have notes behind them; the texts are looked up, not interpreted."""
+    if not any(shade.note for shade in colours.shades):
+        return {}
+    notes = [f": {shade.note}" if shade.note else "" for shade in colours.shades]
+    return {"labelExpr": f"datum.label + {json.dumps(notes)}[datum.index * {len(notes) - 1}]", "labelLimit": 320}
 
 
 def _tooltip(tips: Sequence[Tip]) -> list[Part]:
@@ -200,6 +209,8 @@ def _scatter(drawing: Scatter) -> Part:
         layers += _reference(drawing.reference)
     for trace in drawing.traces:
         layers += _trace(trace)
+    if drawing.joined:
+        layers.append(_joined(drawing.joined))
     if drawing.span:
         low, high = drawing.span
         y_low = alt.Y(field=low, type="quantitative")
@@ -207,12 +218,35 @@ def _scatter(drawing: Scatter) -> Part:
     size = 60 if drawing.diagonal else 95
     points = base.mark_circle(size=size, opacity=0.7 if drawing.diagonal else 0.85, cursor="pointer")
     layers.append(points.encode(x=x_axis, y=y_axis, color=colour, tooltip=_tooltip(drawing.tips)))
+    if drawing.valued:
+        values = base.mark_text(align="left", dx=5, dy=8, fontSize=9)
+        layers.append(values.encode(x=x_axis, y=y_axis, text=alt.Text(field=drawing.valued, type="nominal")))
     return _fill(alt.layer(*layers, *_beside(drawing.labels)), 380)
 
 
 def _diagonal(drawing: Scatter) -> Part:
     ends = [{drawing.x.field: end, drawing.y.field: end} for end in drawing.x.domain or ()]
     return _own(ends).mark_line(color=style.BASELINE, strokeDash=_DASH, strokeWidth=1)
+
+
+def _joined(traces: Sequence[Trace]) -> Part:
+    """Return all lines between points as one layer, each in its own colour."""
+    rows = [
+        {"x": x, "y": y, "place": place, "path": path, "colour": trace.colour}
+        for path, trace in enumerate(traces)
+        for place, (x, y) in enumerate(trace.points)
+    ]
+    return (
+        _own(rows)
+        .mark_line(strokeWidth=1.2, opacity=0.45)
+        .encode(
+            x=alt.X(field="x", type="quantitative"),
+            y=alt.Y(field="y", type="quantitative"),
+            order=alt.Order(field="place", type="quantitative"),
+            detail=alt.Detail(field="path", type="nominal"),
+            stroke=alt.Stroke(field="colour", type="nominal", scale=None),
+        )
+    )
 
 
 def _trace(trace: Trace) -> list[Part]:
