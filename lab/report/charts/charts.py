@@ -322,11 +322,16 @@ MIX_CHOICES: Final = (
 """Views of a mix chart: label, whether it shows the hot loop, and the field of its rows."""
 
 
-def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
-    """Return stacked bars of PTX, executed PTX and SASS: of the hot loop or the kernel, as shares or counts."""
-    order = {cls: index for index, cls in enumerate(style.CLASS_COLOURS)}
-    rows: list[Row] = [asdict(segment) | {"hot": int(segment.hot), "order": order[segment.cls]} for segment in slices]
-    bars = tuple(dict.fromkeys(segment.name for segment in slices))
+def mix_charts(slices: Sequence[Slice], order: Sequence[str] = ()) -> tuple[Chart, ...]:
+    """Return stacked bars of PTX, executed PTX and SASS: of the hot loop or the kernel, as shares or counts.
+
+    Args:
+        slices: The segments.
+        order: Names of the rows, where other bars stand beside them; by default those of the slices.
+    """
+    places = {cls: index for index, cls in enumerate(style.CLASS_COLOURS)}
+    rows: list[Row] = [asdict(segment) | {"hot": int(segment.hot), "order": places[segment.cls]} for segment in slices]
+    bars = tuple(order or dict.fromkeys(segment.name for segment in slices))
     used = {segment.cls for segment in slices}
     shades = tuple(Shade(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used)
     tooltip = (

@@ -71,13 +71,13 @@ class Answer:
     Attributes:
         headline: The figure that the page sets in large type; empty where there is none.
         sentences: Everything said of the run as a whole, in order.
-        lead: The opening of the page: the answer in at most sixty words.
+        lead: The opening of the page: the answer in few words, sentence by sentence.
         verdict: Number of variants per verdict, then a sentence per reason.
     """
 
     headline: str
     sentences: tuple[str, ...]
-    lead: str = ""
+    lead: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
 
     @property

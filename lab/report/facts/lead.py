@@ -71,8 +71,8 @@ def lead(
     response: Response,
     effects: Sequence[ParameterEffect] = (),
     axes: Sequence[Column] = (),
-) -> str:
-    """Write the lead; at most `MOST_WORDS` words, whatever the names are.
+) -> tuple[str, ...]:
+    """Write the sentences of the lead; at most `MOST_WORDS` words together, whatever the names are.
 
     Args:
         run: The run's facts.
@@ -93,7 +93,7 @@ def lead(
         if not chosen and winner in sentences:
             break  # what follows is smaller
         sentences += [chosen] if chosen else []
-    return " ".join(sentences)
+    return tuple(sentences)
 
 
 Clause = tuple[tuple[str, str], bool]

@@ -22,7 +22,7 @@ COMMITTED = sorted(path.parent for path in H200.glob(f"**/{published.RECORDS}"))
 
 def said(run, records):
     response = response_of(records)
-    return lead(run, records, response, parameter_effects(run, records, response))
+    return " ".join(lead(run, records, response, parameter_effects(run, records, response)))
 
 
 def test_the_winner_is_named_with_its_ratio_to_the_baseline(grid):
