@@ -26,7 +26,7 @@ from small_page import caption_place, html, of_run, of_tuning  # the module besi
 
 from lab.recorded.run_records import VariantRecord
 from lab.report.analysis import Analysis, analyse, load
-from lab.report.gallery import SPACE
+from lab.report.gallery import ROOFLINE
 from lab.report.render import render
 from lab.report.tuning.data import analyse as analyse_tuning
 from lab.report.tuning.render import render as render_tuning
@@ -178,9 +178,8 @@ def _tuning_run(run: Path, staging: Path, target: Path) -> tuple[str, ...]:
 
 def _pictures(run: Path, staging: Path, most_bytes: int) -> tuple[str, ...]:
     """Copy the pictures that fit, in the order in which the page shows them; say so if some do not."""
-    drawn_again = {f"{name}.png" for name in SPACE}  # with the whole page; a committed folder has little room
     every = sorted(run.glob("*.png"), key=lambda file: (caption_place(file.stem), file.name))
-    wanted = [file for file in every if file.name not in drawn_again]
+    wanted = [file for file in every if file.name != ROOFLINE]  # a committed folder has little room
     for file in wanted:
         if _size([*staging.glob("*.png"), file]) <= most_bytes:
             shutil.copyfile(file, staging / file.name)

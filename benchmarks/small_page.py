@@ -110,7 +110,7 @@ def of_run(analysis: Analysis) -> SmallPage:
         analysis.answer.headline,
         analysis.response.kind,
         (
-            analysis.answer.lead,
+            " ".join(analysis.answer.lead),
             analysis.answer.text,
             " ".join(analysis.answer.verdict),
             *(f"{agreement.sentence[0].upper()}{agreement.sentence[1:]}." for agreement in analysis.agreements),

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lab.measured.timing import Merit
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.report.charts import rows as chartdata
-from lab.report.charts import style
 from lab.report.charts.definition import Row
 from lab.report.charts.rows import Bar, Slice
-from lab.report.columns import Column, Value, table
+from lab.report.columns import Column, table
 from lab.report.facts import repeatability, traffic, winners
 from lab.report.facts.agreement import Agreement, agreements
 from lab.report.facts.answer import Answer, answer
@@ -20,6 +18,8 @@ from lab.report.facts.compilers import Compilers, compilers
 from lab.report.facts.curves import Curve, curve
 from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
 from lab.report.facts.explain import CurveExplanation, explain
+from lab.report.facts.link import MixLink, link
+from lab.report.facts.paired import ParameterEffect, headline_change, parameter_effects
 from lab.report.facts.searching import SearchPath, search_path
 from lab.report.facts.strays import Stray, strays
 from lab.report.registry.registry import columns_for
@@ -45,8 +45,9 @@ class Analysis:
         interaction: The strongest one, or None.
         bars: Ladder or sweep.
         slices: Instruction mix.
-        axes: Ratio columns that have values.
-        by: Column that colours the ratio chart and its values, or None.
+        axes: Mix figures whose values differ.
+        swept_effects: Effects of the swept parameters: those of the question first, then the largest first.
+        link: The mix figure that the asked parameter moves, with its correlations; None without axes.
         baseline: Name and throughput, where one is the same for all variants, else None.
         curve: Throughput along a problem axis, where the problems differ in one number (and in words); else None.
         explanation: Figures that explain the curve, where they are known.
@@ -70,7 +71,8 @@ class Analysis:
     bars: tuple[Bar, ...]
     slices: tuple[Slice, ...]
     axes: tuple[Column, ...]
-    by: tuple[Column, tuple[Value, ...]] | None
+    swept_effects: tuple[ParameterEffect, ...]
+    link: MixLink | None
     baseline: tuple[str, float] | None
     curve: Curve | None
     explanation: CurveExplanation | None
@@ -80,11 +82,6 @@ class Analysis:
     repeat: RepeatRecord | None
     search: SearchPath | None
     different: Mapping[str, str]
-
-    @property
-    def ratio(self) -> str:
-        """The quantity the ratio chart plots against the response."""
-        return "Instruction ratio" if self.response.unit is Merit.TFLOPS else "Memory traffic"
 
     @property
     def rule(self) -> str:
@@ -138,15 +135,11 @@ def analyse(
     bars = () if alike else chartdata.bars(run, records, response)
     throughput_curve = curve(run, records, response)
     baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
-    columns_by_name = {column.name: column for column in columns}
-    by = None
-    if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
-        first = effects[0]
-        by = (
-            columns_by_name[f"p.{first.factor}" if first.parameter else first.factor],
-            tuple(v.value for v in first.levels),
-        )
-    opening = answer(run, records, response)
+    axes = chartdata.ratio_columns(columns, records, response) if observed else ()
+    swept_effects = parameter_effects(run, records, response)
+    change = headline_change(swept_effects, next(iter(figures.ranked(records, response)), None))
+    linked = link(records, response, axes, run.question, change=change, effects=effects)
+    opening = answer(run, records, response, effects=swept_effects, axes=axes, linked=linked)
     if (compared := compilers(run, records, response)) is not None:
         sentences = opening.sentences
         opening = replace(opening, sentences=(*sentences[:1], *compared.sentences, *sentences[1:]))
@@ -166,8 +159,9 @@ def analyse(
         strongest_interaction(varied, observed),
         bars,
         chartdata.mix_slices(run, records, response),
-        chartdata.ratio_columns(columns, records, response) if observed else (),
-        by,
+        axes,
+        swept_effects,
+        linked,
         baselines[0] if len(baselines) == 1 else None,
         throughput_curve,
         explain(throughput_curve, records, columns, response.unit),

@@ -8,9 +8,8 @@ from lab.report.analysis import Analysis
 from lab.report.charts import charts
 from lab.report.charts.definition import Chart, Picture
 from lab.report.charts.explain import explain_charts
+from lab.report.charts.roofline import roofline_chart
 from lab.report.charts.rows import common_peak
-from lab.report.charts.space import space_charts
-from lab.report.facts.effects import Factor, factors
 from lab.store.figures import Basis
 
 _RESPONSES: Final = {
@@ -22,13 +21,11 @@ _RESPONSES: Final = {
 """Name of the compared figure in the titles of PNGs."""
 
 
-SPACE: Final = {
-    "speedup": "{} over one variant",
-    "roofline": "roofline, {}",
-    "pareto": "{} against cost",
-    "parallel": "parameters and {}",
-}
-"""PNGs of the charts of a whole space of variants, and their titles."""
+MIX_ORDER: Final = ("mix-sass", "mix-executed", "mix-ptx")
+"""Charts of mixes, that of the machine code first: it stands beside the throughput."""
+
+ROOFLINE: Final = "roofline.png"
+"""PNG of the roofline, which committed results leave out."""
 
 
 def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
@@ -39,35 +36,33 @@ def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
         definitions.append(charts.curve_chart(a.curve, a.response))
     if a.curve and a.explanation:
         definitions.extend(explain_charts(a.explanation, a.curve))
-    if a.axes:
+    if a.link:
         definitions.append(
             charts.ratio_chart(
-                a.columns, a.rows, a.axes, a.response, by=a.by, baseline=a.baseline, labelled=a.ladder
+                a.columns,
+                a.records,
+                a.rows,
+                a.axes,
+                a.response,
+                link=a.link,
+                baseline=a.baseline,
+                labelled=a.ladder and not a.link.paths,
             )
-        )  # fmt: skip
+        )
     if a.bars:
         definitions.append(charts.bars_chart(a.bars, a.response, common_peak(a.records)))
-    if a.bars:
-        definitions.extend(
-            space_charts(a.run, a.records, a.columns, a.rows, a.response, bars=a.bars, factors=_factors(a))
-        )
+    if (roofline := roofline_chart(a.records, a.response)) is not None:
+        definitions.append(roofline)
     if a.search:
         definitions.append(charts.search_chart(a.search, a.response))
     if a.agreements:
         definitions.append(charts.model_chart(a.columns, a.rows, a.agreements, a.response))
     if a.slices:
-        definitions.extend(charts.mix_charts(a.slices))
+        definitions.extend(charts.mix_charts(a.slices, [bar.name for bar in a.bars]))
     definitions.extend(charts.effect_charts(a.effects, columns, a.rows, a.response))
     if a.interaction:
         definitions.append(charts.interaction_chart(a.interaction, a.response))
     return tuple(definitions)
-
-
-def _factors(analysis: Analysis) -> tuple[Factor, ...]:
-    """Return the factors that differ between variants, the most influential first."""
-    place = {effect.factor: number for number, effect in enumerate(analysis.effects)}
-    varied = factors(analysis.run, analysis.records)
-    return tuple(sorted(varied, key=lambda factor: place.get(factor.name, len(place))))
 
 
 def pictures(analysis: Analysis, page_charts: tuple[Chart, ...]) -> tuple[Picture, ...]:
@@ -87,19 +82,24 @@ def pictures(analysis: Analysis, page_charts: tuple[Chart, ...]) -> tuple[Pictur
             png_list.append(Picture(file, f"{name}: {quantity} against {a.curve.axis}{facet}", (choice.drawing,)))
     first = {id_: chart.choices[0].drawing for id_, chart in by_id.items()}
     if "ratio" in first:
-        title = f"{name}: {a.ratio.lower()} against {quantity}"
+        title = f"{name}: {a.link.x.title if a.link else ''} against {quantity}"
+        if a.link and a.link.paths:
+            title += f"; lines join variants that differ in {a.link.parameter} alone"
         png_list.append(Picture("ratio_vs_throughput.png", title, (first["ratio"],)))
-    if "bars" in first:
-        file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
-        png_list.append(Picture(file, f"{name}: {quantity} of {title}", (first["bars"],)))
-    for id_, words in SPACE.items():
-        if id_ in first:
-            png_list.append(Picture(f"{id_}.png", f"{name}: {words.format(quantity)}", (first[id_],)))
+    mix = next((id_ for id_ in MIX_ORDER if id_ in first), None)
+    rows = "each rung" if a.ladder else "the variants"
+    if mix and "bars" in first:
+        title = f"{name}: instruction mix of the hot loop beside {quantity} of {rows}"
+        png_list.append(Picture("mix.png", title, (first[mix], first["bars"])))
+    elif "bars" in first:
+        png_list.append(Picture("bars.png", f"{name}: {quantity} of {rows}", (first["bars"],)))
+    elif mix:
+        png_list.append(Picture("mix.png", f"{name}: instruction mix of the hot loop", (first[mix],)))
+    if "roofline" in first:
+        png_list.append(Picture(ROOFLINE, f"{name}: roofline, {quantity}", (first["roofline"],)))
     if "model" in by_id:
         drawings = tuple(choice.drawing for choice in by_id["model"].choices)
         png_list.append(Picture("model.png", f"{name}: predicted against measured throughput", drawings))
-    if mixes := tuple(drawing for id_, drawing in first.items() if id_.startswith("mix-")):
-        png_list.append(Picture("instruction_mix.png", f"{name}: instructions of the hot loop", mixes))
     if effects := tuple(drawing for id_, drawing in first.items() if id_.startswith("effect-")):
         title = f"{name}: main effects on {quantity} (mean, and range over the variants)"
         png_list.append(Picture("main_effects.png", title, effects))

@@ -14,7 +14,6 @@ from lab.report.charts import vega
 from lab.report.charts.painting import draw_picture
 from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
-from lab.report.variant.listings import BUDGET
 from lab.store.codec import settled
 from lab.store.database import Store
 from lab.store.memo import remembering
@@ -22,7 +21,7 @@ from lab.store.record_files import csv_text, records_json
 
 
 def render(
-    store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None, aside: Aside = HERE
+    store: Store, *, listing_budget: int | None = None, folder: Path | None = None, aside: Aside = HERE
 ) -> tuple[Path, ...]:
     """Write the report of a run.
 
@@ -46,7 +45,9 @@ def render(
             return _render(analysis, store, listing_budget, folder or store.folder, aside)
 
 
-def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path, aside: Aside) -> tuple[Path, ...]:
+def _render(
+    analysis: Analysis, store: Store, listing_budget: int | None, folder: Path, aside: Aside
+) -> tuple[Path, ...]:
     charts = chart_list(analysis)
     try:
         images = pictures(analysis, charts)

@@ -30,12 +30,29 @@ def advice_of(folder: Folder, record: VariantRecord) -> Advice:
 def evidence_of(folder: Folder, record: VariantRecord) -> Evidence:
     """Return the evidence on a variant; see `advice_of`."""
     ptx, sass = folder.read_text("kernel.ptx"), folder.read_text("kernel.sass")
-    return of_variant(record, _ptx(ptx), _sass(sass, _lines(folder) if sass else LineTable()))
+    lines = _lines(folder) if sass else LineTable()
+    return of_variant(record, _ptx(_whole(ptx, record.arch)), _sass(_whole(sass, record.arch), lines))
 
 
 def evidence_of_listings(texts: Mapping[str, str], record: VariantRecord) -> Evidence:
     """Return the evidence on a variant of committed results, whose listings are texts by file name."""
-    return of_variant(record, _ptx(texts.get("kernel.ptx")), _sass(texts.get("kernel.sass"), LineTable()))
+    ptx, sass = (_whole(texts.get(name), record.arch) for name in ("kernel.ptx", "kernel.sass"))
+    return of_variant(record, _ptx(ptx), _sass(sass, LineTable()))
+
+
+def _whole(text: str | None, arch: str) -> str | None:
+    """Return a listing that begins as its reader expects.
+
+    Committed results cut listings to one kernel and leave empty lines in place of what stood before it. The head goes
+    into the first of these, so that line numbers keep their meaning.
+    """
+    if not text or not text.startswith("\n"):
+        return text
+    cut = text.lstrip("\n")
+    if cut.startswith((".section", ".text")):
+        return f"\t.target\t{arch}{text}"
+    head = f'.version 8.0 .target {arch} .address_size 64 .file 1 "kernel.cu"'
+    return f"{head}{text}" if cut.startswith((".visible", ".entry", ".weak", ".func")) else text
 
 
 def _ptx(text: str | None) -> Module | None:

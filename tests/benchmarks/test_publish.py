@@ -37,7 +37,7 @@ def links(page):
 
 def test_what_is_published(script, run, tmp_path):
     assert script.publish(run, tmp_path / "out") == ()
-    pictures = {file.name for file in run.glob("*.png") if file.stem not in script.SPACE}
+    pictures = {file.name for file in run.glob("*.png") if file.name != script.ROOFLINE}
     wanted = {"index.html", "provenance.json", published.RECORDS, published.LISTINGS}
     assert {file.name for file in (tmp_path / "out").iterdir()} == wanted | pictures
     for name in pictures:

@@ -31,7 +31,7 @@ def test_question_answer_and_best_variants(small, make, tmp_path):
     assert page.question == analysis.run.question
     assert page.headline == analysis.answer.headline
     answer = analysis.answer
-    assert page.answer[:3] == (answer.lead, answer.text, " ".join(answer.verdict))
+    assert page.answer[:3] == (" ".join(answer.lead), answer.text, " ".join(answer.verdict))
     (table,) = page.tables
     assert (len(table.rows), table.total) == (small.MOST_VARIANTS, 24)
     assert all(len(row) == len(table.columns) for row in table.rows)

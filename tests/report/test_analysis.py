@@ -37,15 +37,14 @@ def test_loading_leaves_the_counts_of_lines_in_the_store(planted):
     assert "The loop that executes most is" in different[two_loops]
 
 
-def test_the_strongest_factor_colours_a_sweep_but_no_ladder(make, tmp_path):
+def test_another_factor_groups_the_link_of_a_sweep_and_none_that_of_a_ladder(make):
     a = analysed(make("sweep"))
-    column, values = a.by
-    assert column.title == a.effects[0].factor
-    assert values == tuple(level.value for level in a.effects[0].levels)
-    assert len(values) <= len(style.SERIES)
-    assert (a.ladder, a.ratio, a.response.basis) == (False, "Instruction ratio", Basis.MEASURED)
+    assert a.link.parameter == a.swept_effects[0].name
+    assert a.link.by.name != a.link.parameter
+    assert 1 < len(a.link.groups) <= len(style.SERIES)
+    assert (a.ladder, a.response.basis) == (False, Basis.MEASURED)
     ladder = analysed(make("ladder"))
-    assert (ladder.ladder, ladder.by) == (True, None)
+    assert (ladder.ladder, ladder.link.by, ladder.link.paths) == (True, None, ())
 
 
 def test_a_baseline_is_named_only_where_there_is_one_for_all(make):
@@ -61,5 +60,5 @@ def test_a_baseline_is_named_only_where_there_is_one_for_all(make):
 def test_a_run_without_records_has_nothing_to_draw(make):
     a = analyse(make("sweep").run(), (), {})
     assert (a.rows, a.bars, a.slices, a.axes, a.effects, a.agreements) == ((),) * 6
-    assert (a.curve, a.by, a.baseline, a.interaction) == (None,) * 4
+    assert (a.curve, a.link, a.baseline, a.interaction) == (None,) * 4
     assert a.answer.text

@@ -9,6 +9,8 @@ import pytest
 from lab.report.analysis import analyse
 from lab.report.gallery import chart_list, pictures
 
+BESIDE = "instruction mix of the hot loop beside"
+
 
 def analysed(make, what):
     with make(what) as store:
@@ -21,15 +23,18 @@ def analysed(make, what):
         (
             "sweep",
             {
-                "ratio_vs_throughput.png": "gemm_unroll: instruction ratio against throughput",
-                "sweep.png": "gemm_unroll: throughput of the variants",
+                "ratio_vs_throughput.png": "gemm_unroll: SASS FMA share against throughput; "
+                "lines join variants that differ in unroll alone",
                 "model.png": "gemm_unroll: predicted against measured throughput",
-                "instruction_mix.png": "gemm_unroll: instructions of the hot loop",
+                "mix.png": f"gemm_unroll: {BESIDE} throughput of the variants",
                 "main_effects.png": "gemm_unroll: main effects on throughput (mean, and range over the variants)",
             },
         ),
-        ("ladder", {"ladder.png": "gemm_ladder: throughput of each rung"}),
-        ("no_gpu", {"sweep.png": "gemm_no_gpu: predicted ceiling of the variants"}),
+        ("ladder", {"mix.png": f"gemm_ladder: {BESIDE} throughput of each rung"}),
+        (
+            "no_gpu",
+            {"mix.png": f"gemm_no_gpu: {BESIDE} predicted ceiling of the variants"},
+        ),
     ],
 )
 def test_pictures_are_named_and_titled_by_what_they_show(make, what, titles):
@@ -42,15 +47,14 @@ def test_a_picture_shows_what_the_page_shows_at_first(make):
     charts = chart_list(a)
     first = {chart.id: chart.choices[0].drawing for chart in charts}
     made = {picture.file: picture.drawings for picture in pictures(a, charts)}
-    assert made["sweep.png"] == (first["bars"],)
     assert made["ratio_vs_throughput.png"] == (first["ratio"],)
-    assert made["instruction_mix.png"] == (first["mix-ptx"], first["mix-sass"])
+    assert made["mix.png"] == (first["mix-sass"], first["bars"])
     assert made["main_effects.png"] == (first["effect-0"], first["effect-1"], first["effect-2"])
 
 
 def test_what_has_no_data_is_left_out(make):
     a = analysed(make, "sweep")
-    bare = replace(a, axes=(), bars=(), agreements=(), slices=(), effects=(), interaction=None)
+    bare = replace(a, axes=(), link=None, bars=(), agreements=(), slices=(), effects=(), interaction=None)
     assert chart_list(bare) == ()
     assert pictures(bare, ()) == ()
 
@@ -67,3 +71,18 @@ def test_each_part_of_a_curve_has_its_picture(make):
     made = {picture.file: picture.title for picture in pictures(a, chart_list(a))}
     assert made["curve.png"] == "gemm_ladder: throughput against n, dtype=float16"
     assert made["curve-2.png"] == "gemm_ladder: throughput against n, dtype=float32"
+
+
+def test_bars_without_a_mix_and_a_mix_without_bars_have_pictures_of_their_own(make):
+    a = analysed(make, "sweep")
+    bars = replace(a, slices=())
+    assert {picture.file for picture in pictures(bars, chart_list(bars))} >= {"bars.png"}
+    mix = replace(a, bars=())
+    made = {picture.file: picture.drawings for picture in pictures(mix, chart_list(mix))}
+    assert len(made["mix.png"]) == 1
+
+
+def test_rows_of_the_mix_stand_beside_their_bars(make):
+    a = analysed(make, "sweep")
+    by_id = {chart.id: chart.choices[0].drawing for chart in chart_list(a)}
+    assert by_id["mix-sass"].y.order == by_id["bars"].y.order

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from narrowing import known
 from scipy import stats
 
-from lab.report.rank_correlation import rank_correlation
+from lab.report.rank_correlation import mean_ratio, rank_correlation, student_quantile
 
 VALUES = st.sampled_from([-3.0, 0.0, 0.5, 1.0, 2.0, 7.25, 1e30])
 
@@ -59,3 +60,41 @@ def test_two_pairs_correlate_but_have_no_likelihood():
         assert found.rho == pytest.approx(rho)
         assert math.isnan(found.p)
     assert rank_correlation([1, 2, 3], [1, 2, 3]).p == 0
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 7, 30, 1000])
+def test_the_quantile_of_students_distribution_is_scipys(freedom):
+    assert student_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
+
+
+def test_an_interval_of_a_mean_ratio_covers_the_mean_in_19_of_20_samples():
+    rng = np.random.default_rng(0)
+    samples = np.exp(rng.normal(math.log(1.1), 0.05, size=(4000, 4)))
+    intervals = [known(mean_ratio(sample).interval) for sample in samples.tolist()]
+    assert np.mean([low < 1.1 < high for low, high in intervals]) == pytest.approx(0.95, abs=0.012)
+
+
+def test_a_mean_ratio_is_the_geometric_mean():
+    found = mean_ratio([2.0, 0.5, 1.0])
+    assert found.ratio == pytest.approx(1.0)
+    assert found.n == 3
+    assert math.prod(known(found.interval)) == pytest.approx(1.0)
+    assert mean_ratio([1.2, 1.3]).interval is None
+
+
+def test_an_interval_of_a_correlation_covers_it_in_19_of_20_samples():
+    rng = np.random.default_rng(0)
+    rho, covered = 0.7, []
+    spearman = 6 / math.pi * math.asin(rho / 2)  # of normal variables
+    for _ in range(1500):
+        x = rng.normal(size=24)
+        y = rho * x + math.sqrt(1 - rho**2) * rng.normal(size=24)
+        low, high = known(rank_correlation(x.tolist(), y.tolist()).interval)
+        covered.append(low < spearman < high)
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+
+
+def test_few_pairs_and_equal_orders_have_no_interval():
+    assert rank_correlation([1, 2, 3], [1, 3, 2]).interval is None
+    assert rank_correlation([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]).interval is None
+    assert rank_correlation([1, 1, 1, 1, 1], [1, 2, 3, 4, 5]).interval is None

@@ -35,3 +35,17 @@ def test_variant_without_files_is_not_checked(make):
     record = store.records()[0]
     folder = store.variant_folder("nothing")
     assert {one.rule for one in advice_of(folder, record).skipped} >= {Rule.DIVISION, Rule.CODE_SIZE}
+
+
+def test_listings_that_were_cut_to_a_kernel_are_checked(make):
+    store = make("no_gpu")
+    record = store.records()[0]
+    folder = store.variant_folder(record.variant)
+    kernel = READABLE.partition(".address_size 64\n")[2]
+    folder.write("kernel.ptx", "\n" * 3 + kernel)
+    _, _, sass = (folder.read_text("kernel.sass") or "").partition("\n")
+    folder.write("kernel.sass", f"\n{sass}")  # without its target
+    skipped = {one.rule for one in advice_of(folder, record).skipped}
+    assert not {Rule.DIVISION, Rule.CODE_SIZE} & skipped
+    folder.write("kernel.ptx", "\nno listing")
+    assert Rule.DIVISION in {one.rule for one in advice_of(folder, record).skipped}

@@ -35,7 +35,7 @@ def visit(browser, planted):
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.goto(f"file://{planted}/index.html#{anchor}")
         page.wait_for_selector(".pane")
-        page.wait_for_selector("#chart-mix-executed svg")
+        page.wait_for_selector("#chart-mix-sass svg")
         return page
 
     yield go
@@ -88,10 +88,12 @@ def test_the_gutter_names_the_conflicting_access(visit, records):
 
 def test_both_mixes_stand_side_by_side_and_the_difference_is_said(visit, records):
     page = visit(f"v-{records['two_loops'].variant}")
+    page.locator("#viewer details.rest > summary").click()
     assert page.locator(".mixtable").count() == 3
     assert page.locator(".mixtable .bar").count() == 6
     assert "The loop that executes most is" in page.locator("#viewer .note").inner_text()
     page.click('[data-switch="mix-ptx mix-executed mix-sass"] button:has-text("kernel, count")')
+    page.locator("#mix summary").click()  # the other mixes are drawn when they are unfolded
     wait_until(
         page, "document.querySelector('#chart-mix-executed').textContent.includes('instructions per thread (emulated)')"
     )
@@ -149,7 +151,7 @@ def test_a_suspect_variant_comes_last_in_the_ranked_table(browser, make):
     page.goto(f"file://{render(store)[0]}")
     page.wait_for_selector("#table tbody tr")
     rows = page.locator("#table tbody tr").all_inner_texts()
-    assert [place for place, row in enumerate(rows) if best.variant in row] == [len(rows) - 1]
+    assert [place for place, row in enumerate(rows) if best.label in row] == [len(rows) - 1]
     page.close()
 
 
@@ -174,7 +176,10 @@ def test_only_files_that_are_beside_the_page_are_linked(browser, make, tmp_path)
 LISTEN = """addEventListener("securitypolicyviolation",
     (event) => console.error(`violation of ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`))"""
 
-DRAWN = "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))"
+DRAWN = (
+    "[...document.querySelectorAll('[data-chart]')]"
+    ".every((e) => e.closest('details:not([open])') || e.querySelector('svg, canvas'))"
+)
 
 
 @pytest.fixture
@@ -258,3 +263,24 @@ def test_markup_that_came_into_a_page_runs_nothing(open_file, make):
         wait_until(page, DRAWN)
         assert page.title() != "ran"
         assert [text for text in complaints if text.startswith("violation of ")], markup
+
+
+def test_the_page_is_short_its_table_ranks_in_sight_and_links_unfold(open_file, make):
+    page, complaints = open_file(render(make("sweep"))[0])
+    page.set_viewport_size({"width": 1280, "height": 800})
+    wait_until(page, DRAWN)
+    page.locator("#code").scroll_into_view_if_needed()
+    page.wait_for_selector(".pane")
+    assert page.evaluate("document.querySelector('#more').getBoundingClientRect().top + scrollY") <= 5000
+    cells = page.locator("#table tbody tr").first.locator("td")
+    assert cells.nth(0).locator("a").inner_text().startswith("unroll=")
+    ranking = cells.nth(1).bounding_box()
+    assert ranking["x"] + ranking["width"] <= 1280
+    answer = page.locator("#answer dl.screen").bounding_box()
+    assert answer["y"] + answer["height"] + page.evaluate("scrollY") <= 800
+    folded = page.locator("#model details.fold-section")
+    assert folded.get_attribute("open") is None
+    page.evaluate("location.hash = '#model'")
+    page.wait_for_selector("#chart-model svg")
+    assert folded.get_attribute("open") is not None
+    assert complaints == []

@@ -77,16 +77,20 @@ def test_the_arrow_keys_move_through_a_listing(visit, planted, records):
     assert page.locator(".code .target").get_attribute("data-n") == "20"
 
 
-def test_a_pane_shows_90_characters_and_opens_at_the_hot_loop(visit, sweep):
+def test_the_three_panes_stand_side_by_side_and_open_at_the_hot_loop(visit, sweep):
     page = visit(sweep.folder, f"v-{sweep.records()[0].variant}")
     page.wait_for_selector(".pane")
+    boxes = [pane.bounding_box() for pane in page.locator(".pane").all()]
+    assert len(boxes) == 3
+    assert len({box["y"] for box in boxes}) == 1
+    assert [box["x"] for box in boxes] == sorted(box["x"] for box in boxes)
     for name in ("ptx", "sass"):
         code = page.locator(f'.pane[data-name="{name}"] .code')
         room = code.evaluate(
             "(code) => { const s = document.createElement('span'); s.textContent = 'x'.repeat(100); code.append(s);"
             " const one = s.getBoundingClientRect().width / 100; s.remove(); return (code.clientWidth - 110) / one; }"
         )
-        assert room >= 90
+        assert room >= 40
         assert code.evaluate(
             "(code) => { const a = code.querySelector('.hot').getBoundingClientRect();"
             " const b = code.getBoundingClientRect(); return a.top >= b.top && a.bottom <= b.bottom; }"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
 from lab.measured.timing import Kind, Merit
-from lab.recorded.run_records import Status
+from lab.recorded.run_records import Status, VariantRecord
 from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.definition import (
@@ -31,21 +31,29 @@ from lab.report.charts.definition import (
     Stacks,
     Ticks,
     Tip,
+    Trace,
 )
 from lab.report.charts.rows import MIXES, Bar, Slice
-from lab.report.columns import Column, Value
+from lab.report.columns import Column
 from lab.report.facts import searching
 from lab.report.facts.agreement import Agreement
 from lab.report.facts.curves import Curve
 from lab.report.facts.effects import Effect, Interaction
+from lab.report.facts.link import LinkGroup, MixLink, correlation_text, correlations
 from lab.report.facts.searching import SearchPath
-from lab.store.figures import Basis, Response, column_name
+from lab.store.figures import Basis, Response, column_name, text
 
 RECORDS: Final = "records"
 """The page's dataset of all variants: one row per record, its cells by column key."""
 
 COMPARED: Final = {"status": tuple(map(str, (Status.VERIFIED, Status.PARTIAL, Status.INSPECTED)))}
 """Statuses of comparable variants: neither failed nor pruned."""
+
+MOST_VALUED: Final = 60
+"""Most points that have the asked parameter's value beside them."""
+
+MOST_PATHS: Final = 200
+"""Most paths whose points are joined; more lines are a thicket."""
 
 HOVER: Final = (
     "registers", "spill_bytes", "shared_bytes", "occupancy", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share",
@@ -78,52 +86,89 @@ def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
 
 def ratio_chart(
     columns: Sequence[Column],
+    records: Sequence[VariantRecord],
     rows: Sequence[Row],
     axes: Sequence[Column],
     response: Response,
     *,
-    by: tuple[Column, Sequence[Value]] | None,
+    link: MixLink,
     baseline: tuple[str, float] | None,
     labelled: bool,
 ) -> Chart:
-    """Return the chart of ratios of the hot loop against the response, with a choice per ratio.
+    """Return the chart of mix figures against the response, with a choice per figure, that of the link first.
 
     Args:
         columns: Every column.
+        records: Every record.
         rows: Every record's cells by column key.
-        axes: Columns with the ratios.
+        axes: Columns with the figures.
         response: The quantity on the vertical axis.
-        by: Column that colours the points and its values, at most as many as `style.SERIES`; None for one colour.
+        link: The paths that join points, and the groups that colour them.
         baseline: Name and throughput of the baseline, a dashed line; None for no line.
         labelled: The points are labelled with their kernels.
     """
     tooltip = tips(columns, hover_names(columns, response))
-    colours = None
-    if by:
-        shades = tuple(Shade(value, style.series_colour(index)) for index, value in enumerate(by[1]))
-        colours = Colours(by[0].key, shades, by[0].title)
+    columns_by_name = {column.name: column for column in columns}
+    by = link.by
+    group_column = columns_by_name[f"p.{by.name}" if by.parameter else by.name] if by else None
     span = (column_name("tflops_p20", response.unit), column_name("tflops_p80", response.unit))
 
     def drawing(axis: Column) -> Scatter:
         data = Data(rows, RECORDS, COMPARED, (axis.key, response.column))
         points = chartdata.labelled_points(data.rows, axis.key, response.column) if labelled else ()
+        along = link if axis is link.x else replace(link, x=axis)
+        groups, pooled = correlations(records, along, response)
         return Scatter(
             data,
             Axis(axis.key, axis_title(axis), zero=False, ticks=Ticks.PERCENT if axis.is_share else Ticks.RATIO),
-            Axis(response.column, response.axis),
+            Axis(response.column, response.axis, zero=False),
             style.MEASURED,
-            colours,
+            _group_colours(group_column, groups),
             span if response.kind is Kind.MEASURED else None,
             Reference(baseline[1], f"{baseline[0]} {baseline[1]:.1f}") if baseline else None,
             labels=chartdata.point_labels(points),
+            joined=_joined(along, groups, response) if len(link.paths) <= MOST_PATHS else (),
+            valued=columns_by_name[f"p.{link.parameter}"].key if link.paths and len(rows) <= MOST_VALUED else "",
+            caption=f"rank correlation {correlation_text(pooled)}, n = {pooled.n}" if pooled else "",
             tips=tooltip,
         )
 
     often = Counter(axis.title for axis in axes)
     choices = tuple(
-        Choice(axis.title if often[axis.title] == 1 else f"{axis.title}, {axis.kind}", drawing(axis)) for axis in axes
+        Choice(axis.title if often[axis.title] == 1 else f"{axis.title}, {axis.kind}", drawing(axis))
+        for axis in (link.x, *(axis for axis in axes if axis is not link.x))
     )
     return Chart("ratio", f"{', '.join(axis.title for axis in axes)} against {response.kind} {response.title}", choices)
+
+
+def _group_colours(column: Column | None, groups: Sequence[LinkGroup]) -> Colours | None:
+    """Return the colours of the groups, with the correlation within each in the legend."""
+    if column is None or not groups:
+        return None
+    shades = tuple(
+        Shade(
+            group.value,
+            style.series_colour(place),
+            note=correlation_text(group.correlation) if group.correlation else "",
+        )
+        for place, group in enumerate(groups)
+    )
+    return Colours(column.key, shades, f"{column.title} (rank correlation within)")
+
+
+def _joined(link: MixLink, groups: Sequence[LinkGroup], response: Response) -> tuple[Trace, ...]:
+    """Return a line for each path of variants that differ in the parameter alone, in its group's colour."""
+    colours = {text(group.value): style.series_colour(place) for place, group in enumerate(groups)}
+    traces = []
+    for path in link.paths:
+        points = [
+            (float(x), y)
+            for record in path
+            if isinstance(x := link.x.get(record), int | float) and (y := response.of(record)) is not None
+        ]
+        group = text(link.by.of(path[0])) if link.by else ""
+        traces += [Trace(tuple(points), "", colours.get(group, style.MEASURED))] if len(points) > 1 else []
+    return tuple(traces)
 
 
 def axis_title(axis: Column) -> str:
@@ -277,11 +322,16 @@ MIX_CHOICES: Final = (
 """Views of a mix chart: label, whether it shows the hot loop, and the field of its rows."""
 
 
-def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
-    """Return stacked bars of PTX, executed PTX and SASS: of the hot loop or the kernel, as shares or counts."""
-    order = {cls: index for index, cls in enumerate(style.CLASS_COLOURS)}
-    rows: list[Row] = [asdict(segment) | {"hot": int(segment.hot), "order": order[segment.cls]} for segment in slices]
-    bars = tuple(dict.fromkeys(segment.name for segment in slices))
+def mix_charts(slices: Sequence[Slice], order: Sequence[str] = ()) -> tuple[Chart, ...]:
+    """Return stacked bars of PTX, executed PTX and SASS: of the hot loop or the kernel, as shares or counts.
+
+    Args:
+        slices: The segments.
+        order: Names of the rows, where other bars stand beside them; by default those of the slices.
+    """
+    places = {cls: index for index, cls in enumerate(style.CLASS_COLOURS)}
+    rows: list[Row] = [asdict(segment) | {"hot": int(segment.hot), "order": places[segment.cls]} for segment in slices]
+    bars = tuple(order or dict.fromkeys(segment.name for segment in slices))
     used = {segment.cls for segment in slices}
     shades = tuple(Shade(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used)
     tooltip = (

@@ -92,11 +92,13 @@ class Shade:
         value: The value.
         colour: `#rrggbb`.
         dashed: Its line is dashed.
+        note: Text behind the value in the legend; empty for none.
     """
 
     value: Value
     colour: str
     dashed: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class Scatter:
         diagonal: Draw the line on which both axes have the same value.
         labels: Texts beside points.
         traces: Lines besides the points.
+        joined: Thin lines between points, without texts.
+        valued: Field whose value stands in small type beside each point; empty for none.
         caption: Caption above the chart; empty for none.
         tips: Lines of the page's tooltip.
     """
@@ -205,6 +209,8 @@ class Scatter:
     diagonal: bool = False
     labels: tuple[Label, ...] = ()
     traces: tuple[Trace, ...] = ()
+    joined: tuple[Trace, ...] = ()
+    valued: str = ""
     caption: str = ""
     tips: tuple[Tip, ...] = ()
 
@@ -318,60 +324,7 @@ class Means:
     tips: tuple[Tip, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Relative:
-    """A ratio chart: each row's figure over that of one row, which the reader of the page chooses.
-
-    Attributes:
-        data: The rows; a row's figure stands in `figure`.
-        figure: Field of the rows.
-        x: Horizontal axis, of the ratios.
-        y: One bar a value of its order.
-        over: The value of `y` that the others are compared with at first.
-        names: The bars' names where there is little room, in the order of `y`.
-        heading: What the parts of `names` are; empty where they say it themselves.
-        tips: What the page says beside the pointer.
-    """
-
-    data: Data
-    figure: str
-    x: Axis
-    y: Axis
-    over: Value
-    names: tuple[str, ...]
-    heading: str = ""
-    tips: tuple[Tip, ...] = ()
-
-    @property
-    def reference(self) -> float:
-        """The figure of the initial reference row."""
-        own = (row[self.figure] for row in self.data.rows if row[self.y.field] == self.over)
-        return next(float(value) for value in own if isinstance(value, int | float))
-
-
-@dataclass(frozen=True, slots=True)
-class Parallel:
-    """A parallel-coordinates chart: one line per variant across one axis per parameter and one for a figure.
-
-    Attributes:
-        data: One row for each variant and axis: `record` (a number), `axis`, `place` (0 to 1 up the axis), and the
-            figure that colours the line.
-        axes: Titles of the axes, in order.
-        ticks: For each axis the texts along it, with their places from 0 to 1.
-        figure: Field with the figure that colours the lines.
-        title: Title of the figure, with its unit and kind.
-        tips: Lines of the page's tooltip.
-    """
-
-    data: Data
-    axes: tuple[str, ...]
-    ticks: tuple[tuple[tuple[str, float], ...], ...]
-    figure: str
-    title: str
-    tips: tuple[Tip, ...] = ()
-
-
-Drawing = Scatter | Lines | Bars | Stacks | Means | Relative | Parallel
+Drawing = Scatter | Lines | Bars | Stacks | Means
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +362,7 @@ class Picture:
     Attributes:
         file: Its name.
         title: What it shows.
-        drawings: Drawings of one type, side by side.
+        drawings: Drawings of one type, side by side; or `Stacks` and the `Bars` of the same rows.
     """
 
     file: str

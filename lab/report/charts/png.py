@@ -14,9 +14,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import Normalize
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
@@ -31,9 +29,7 @@ from lab.report.charts.definition import (
     Drawing,
     Lines,
     Means,
-    Parallel,
     Picture,
-    Relative,
     Row,
     Scale,
     Scatter,
@@ -82,12 +78,12 @@ def _figure_of(drawings: Sequence[Drawing]) -> Figure:
             return _lines(lines)
         case Bars() as bars:
             return _bars(bars)
+        case Stacks() as mix if any(isinstance(drawing, Bars) for drawing in drawings):
+            return _mix_beside(mix, next(drawing for drawing in drawings if isinstance(drawing, Bars)))
         case Stacks():
             return _stacks([drawing for drawing in drawings if isinstance(drawing, Stacks)])
         case Means():
             return _means([drawing for drawing in drawings if isinstance(drawing, Means)])
-        case Relative() | Parallel() as one:
-            return _ratios(one) if isinstance(one, Relative) else _parallel(one)
 
 
 def save(figure: Figure, path: Path, title: str) -> Path:
@@ -179,19 +175,38 @@ def _scatter(axes: Axes, drawing: Scatter) -> None:
     else:
         for shade in colours.shades:
             mine = [row for row in rows if text(row[colours.field]) == text(shade.value)]
-            _points(axes, drawing, mine, shade.colour, f"{colours.title} = {text(shade.value)}")
-        axes.legend(fontsize=8, frameon=False, loc="best")
+            _points(axes, drawing, mine, shade.colour, f"{text(shade.value)}{f': {shade.note}' if shade.note else ''}")
+        axes.legend(title=_plain(colours.title), title_fontsize=8, fontsize=8, frameon=False, loc="best")
+    _marks(axes, drawing)
+    _limits(axes, drawing)
+    if drawing.caption:
+        axes.set_title(_plain(drawing.caption), fontsize=9, color=INK)
+    _titles(axes, drawing.x, drawing.y)
+
+
+def _marks(axes: Axes, drawing: Scatter) -> None:
+    """Draw the lines and the texts besides the points."""
+    for line in drawing.joined:
+        axes.plot(*zip(*line.points, strict=True), color=line.colour, linewidth=0.9, alpha=0.45, zorder=1)
+    for row in drawing.data.rows if drawing.valued else ():
+        place = (_number(row[drawing.x.field]), _number(row[drawing.y.field]))
+        axes.annotate(_short(text(row[drawing.valued]), 12), place, xytext=(4, -7), textcoords="offset points",
+                      fontsize=6.5, color=INK)  # fmt: skip
     for label in drawing.labels:
         axes.annotate(_short(label.text), (label.x, label.y), xytext=(0, 6), textcoords="offset points", ha="center",
                       fontsize=8, color=INK)  # fmt: skip
-    if line := drawing.reference:
-        axes.axhline(line.value, color=style.BASELINE, linestyle=_DASH, linewidth=1)
-        axes.annotate(_plain(line.text), (0, line.value), xycoords=("axes fraction", "data"), xytext=(4, 3),
+    if reference := drawing.reference:
+        axes.axhline(reference.value, color=style.BASELINE, linestyle=_DASH, linewidth=1)
+        axes.annotate(_plain(reference.text), (0, reference.value), xycoords=("axes fraction", "data"), xytext=(4, 3),
                       textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
     for trace in drawing.traces:
         axes.plot(*zip(*trace.points, strict=True), color=trace.colour, linewidth=1.2)
         axes.annotate(_plain(trace.text), trace.points[-1], xytext=(-3, 3), textcoords="offset points", ha="right",
                       fontsize=8, color=INK)  # fmt: skip
+
+
+def _limits(axes: Axes, drawing: Scatter) -> None:
+    """Set the scales of both axes and their ends."""
     if drawing.x.scale is Scale.LOG2:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -203,11 +218,9 @@ def _scatter(axes: Axes, drawing: Scatter) -> None:
         axes.set_xlim(*drawing.x.domain)
         axes.set_ylim(*drawing.y.domain)
     else:
-        axes.set_ylim(bottom=0)
+        if drawing.y.zero:
+            axes.set_ylim(bottom=0)
         axes.margins(x=0.06)
-    if drawing.caption:
-        axes.set_title(_plain(drawing.caption), fontsize=9, color=INK)
-    _titles(axes, drawing.x, drawing.y)
 
 
 def _points(axes: Axes, drawing: Scatter, rows: Sequence[Row], colour: str, label: str | None = None) -> None:
@@ -284,9 +297,35 @@ def _strip(axes: Axes, drawing: Lines) -> None:
     axes.tick_params(colors=INK, labelsize=8, color=FAINT)
 
 
+def _mix_beside(mix: Stacks, bars: Bars) -> Figure:
+    """Return the mix on the left and the figure on the right, a row per variant."""
+    figure, (left, right) = _figure(1.7 + 0.2 * len(bars.y.order), columns=2, sharey=True)
+    used = _stack(left, mix)
+    _bar_axes(right, bars)
+    _row_names(left, mix.names, mix.heading, 44)
+    handles = [
+        Patch(color=shade.colour, label=text(shade.value)) for shade in mix.colours.shades if shade.value in used
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    return figure
+
+
 def _bars(drawing: Bars) -> Figure:
+    figure, (axes,) = _figure(1.4 + 0.26 * len(drawing.data.rows))
+    _bar_axes(axes, drawing)
+    _row_names(axes, drawing.names, drawing.heading, 44)
+    if drawing.ceilings:
+        axes.plot([], [], color=style.ACCENT, linewidth=2, label="predicted ceiling")
+    else:
+        for shade in drawing.colours.shades:
+            axes.barh(0, 0, color=shade.colour, label=f"bound by {text(shade.value)}")
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _bar_axes(axes: Axes, drawing: Bars) -> None:
+    """Draw the bars with their spans, ceilings and texts."""
     rows, colours = drawing.data.rows, drawing.colours
-    figure, (axes,) = _figure(1.4 + 0.26 * len(rows))
     axes.grid(axis="x", color=FAINT, linewidth=0.5)
     top = max(_number(row[name] or 0.0) for row in rows for name in (drawing.x.field, "ceiling"))
     values = _column(rows, drawing.x.field)
@@ -306,17 +345,9 @@ def _bars(drawing: Bars) -> Figure:
         past = max(value, _number(ceiling or 0.0) if drawing.ceilings else 0.0)  # not across the ceiling's tick
         axes.text(0.01 * top + (0 if inside else past), place, str(row["words"]), va="center", fontsize=8,
                   color="white" if inside and colour in style.DARK else INK)  # fmt: skip
-    _row_names(axes, drawing.names, drawing.heading, 44)
     axes.set_xlim(0, top * 1.05)
     note = f"; {drawing.note}" if drawing.note else ""
     axes.set_xlabel(_plain(f"{drawing.x.title}{note}"), fontsize=9, color=INK)
-    if drawing.ceilings:
-        axes.plot([], [], color=style.ACCENT, linewidth=2, label="predicted ceiling")
-    else:
-        for shade in colours.shades:
-            axes.barh(0, 0, color=shade.colour, label=f"bound by {text(shade.value)}")
-    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
-    return figure
 
 
 def _boxes(axes: Axes, bars: Sequence[tuple[float, float, float]], height: float, colours: Sequence[str]) -> None:
@@ -417,46 +448,3 @@ def _mean(axes: Axes, drawing: Means, columns: int) -> None:
     if drawing.y.domain:
         axes.set_ylim(*drawing.y.domain)
     axes.set_title(_short(drawing.caption, 32), fontsize=9, color=INK, loc="left")
-
-
-def _ratios(drawing: Relative) -> Figure:
-    rows = drawing.data.rows
-    figure, (axes,) = _figure(1.2 + 0.26 * len(rows))
-    axes.grid(axis="x", color=FAINT, linewidth=0.5)
-    ratios = [_number(row[drawing.figure]) / drawing.reference for row in rows]
-    _boxes(axes, [(place, 0.0, ratio) for place, ratio in enumerate(ratios)], 0.7, [style.PREDICTED])
-    for place, ratio in enumerate(ratios):
-        axes.text(ratio + 0.01 * max(ratios), place, f"{ratio:.2f}", va="center", fontsize=8, color=INK)
-    axes.axvline(1, color=style.BASELINE, linestyle=_DASH, linewidth=1)
-    _row_names(axes, drawing.names, drawing.heading, 44)
-    axes.set_xlim(0, max(ratios) * 1.08)
-    over = drawing.names[drawing.y.order.index(drawing.over)]
-    axes.set_xlabel(_plain(f"{drawing.x.title} over {over}"), fontsize=9, color=INK)
-    return figure
-
-
-def _parallel(drawing: Parallel) -> Figure:
-    figure, (axes,) = _figure(4.2)
-    place = {name: number for number, name in enumerate(drawing.axes)}
-    lines: dict[Value, list[Row]] = {}
-    for row in drawing.data.rows:
-        lines.setdefault(row["record"], []).append(row)
-    figures = [_number(rows[0][drawing.figure]) for rows in lines.values()]
-    colours: Any = ScalarMappable(Normalize(min(figures), max(figures)), "viridis")
-    ordered = sorted(zip(lines.values(), figures, strict=True), key=lambda pair: pair[1])
-    corners = [[(place[str(row["axis"])], _number(row["place"])) for row in rows] for rows, _ in ordered]
-    drawn = LineCollection(corners, colors=colours.to_rgba([value for _, value in ordered]), linewidths=1, alpha=0.7,
-                           capstyle="projecting", joinstyle="round")  # fmt: skip
-    axes.add_collection(drawn)
-    axes.autoscale_view()
-    for number, ticks in enumerate(drawing.ticks):
-        axes.axvline(number, color=FAINT, linewidth=0.8, zorder=0)
-        for words, at in ticks:
-            axes.annotate(_short(words, 18), (number, at), xytext=(4, 0), textcoords="offset points", va="center",
-                          fontsize=7, color=INK)  # fmt: skip
-    axes.set_xticks(range(len(drawing.axes)), [_short(name, 18) for name in drawing.axes])
-    axes.set_yticks([])
-    axes.set_xlim(-0.2, len(drawing.axes) - 0.6)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    figure.colorbar(colours, ax=axes, label=_plain(drawing.title), shrink=0.8).ax.tick_params(labelsize=8)
-    return figure

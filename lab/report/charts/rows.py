@@ -314,10 +314,7 @@ TRAFFIC: Final = (
 def ratio_columns(
     columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
 ) -> tuple[Column, ...]:
-    """Return the ratio columns that have values; none where the response is the same for every variant.
-
-    Columns of one value alone come last: they explain nothing.
-    """
+    """Return the ratio columns whose values differ; none where the response is the same for every variant."""
     if response.unit is not Merit.TFLOPS and response.kind is Kind.PREDICTED:
         ceilings = [value for record in records if (value := response.of(record)) is not None]
         if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
@@ -332,9 +329,7 @@ def ratio_columns(
     # several launches have no ratio of their own
     present = (columns_by_name[name] for name in names if name in columns_by_name)
     values = {column: {ratio for record in records if (ratio := column.get(record)) is not None} for column in present}
-    return tuple(
-        sorted((column for column, distinct in values.items() if distinct), key=lambda column: len(values[column]) == 1)
-    )
+    return tuple(column for column, distinct in values.items() if len(distinct) > 1)
 
 
 NamedPoint = tuple[float, float, str]

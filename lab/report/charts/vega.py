@@ -6,6 +6,7 @@ on the light or dark theme are left to the page's configuration.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,9 +27,7 @@ from lab.report.charts.definition import (
     Label,
     Lines,
     Means,
-    Parallel,
     Reference,
-    Relative,
     Scale,
     Scatter,
     Stacks,
@@ -43,6 +42,9 @@ Part = Any
 alt: Any = typed  # its annotations refuse values that are only known at run time
 ROW_HEIGHT: Final = 22
 """Height of a bar with the gap below it, in pixels."""
+LOW_ROW: Final = 15
+"""The same in a chart of more than `MANY_ROWS`."""
+MANY_ROWS: Final = 20
 _DASH: Final = [5, 4]
 _SHORT_NAMES: Final = "containerSize()[0] < 640 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
 """Names beside a narrow chart: a sweep's variants keep the values alone, `8 true 4`."""
@@ -160,6 +162,11 @@ def _encoding(channel: Part, axis: Axis, **options: object) -> Part:
     return channel(field=axis.field, type=kind, title=axis.title or None, scale=_scale(axis), **axis_option)
 
 
+def _height(axis: Axis) -> int:
+    rows = len(axis.order)
+    return (LOW_ROW if rows > MANY_ROWS else ROW_HEIGHT) * rows
+
+
 def _rows(axis: Axis) -> Part:
     return alt.Y(field=axis.field, type="nominal", scale=_scale(axis), title=axis.title or None, axis=_ROWS)
 
@@ -168,8 +175,16 @@ def _colour(colours: Colours) -> Part:
     scale = alt.Scale(
         domain=[shade.value for shade in colours.shades], range=[shade.colour for shade in colours.shades]
     )
-    legend = alt.Legend(orient="top", title=colours.title or None) if colours.legend else None
+    legend = alt.Legend(orient="top", title=colours.title or None, **_notes(colours)) if colours.legend else None
     return alt.Color(field=colours.field, type="nominal", scale=scale, legend=legend)
+
+
+def _notes(colours: Colours) -> dict[str, Any]:
+    """Return the options of a legend whose values have notes behind them; the texts are looked up, not interpreted."""
+    if not any(shade.note for shade in colours.shades):
+        return {}
+    notes = [f": {shade.note}" if shade.note else "" for shade in colours.shades]
+    return {"labelExpr": f"datum.label + {json.dumps(notes)}[datum.index]", "labelLimit": 320}
 
 
 def _tooltip(tips: Sequence[Tip]) -> list[Part]:
@@ -200,6 +215,8 @@ def _scatter(drawing: Scatter) -> Part:
         layers += _reference(drawing.reference)
     for trace in drawing.traces:
         layers += _trace(trace)
+    if drawing.joined:
+        layers.append(_joined(drawing.joined))
     if drawing.span:
         low, high = drawing.span
         y_low = alt.Y(field=low, type="quantitative")
@@ -207,12 +224,35 @@ def _scatter(drawing: Scatter) -> Part:
     size = 60 if drawing.diagonal else 95
     points = base.mark_circle(size=size, opacity=0.7 if drawing.diagonal else 0.85, cursor="pointer")
     layers.append(points.encode(x=x_axis, y=y_axis, color=colour, tooltip=_tooltip(drawing.tips)))
+    if drawing.valued:
+        values = base.mark_text(align="left", dx=5, dy=8, fontSize=9)
+        layers.append(values.encode(x=x_axis, y=y_axis, text=alt.Text(field=drawing.valued, type="nominal")))
     return _fill(alt.layer(*layers, *_beside(drawing.labels)), 380)
 
 
 def _diagonal(drawing: Scatter) -> Part:
     ends = [{drawing.x.field: end, drawing.y.field: end} for end in drawing.x.domain or ()]
     return _own(ends).mark_line(color=style.BASELINE, strokeDash=_DASH, strokeWidth=1)
+
+
+def _joined(traces: Sequence[Trace]) -> Part:
+    """Return all lines between points as one layer, each in its own colour."""
+    rows = [
+        {"x": x, "y": y, "place": place, "path": path, "colour": trace.colour}
+        for path, trace in enumerate(traces)
+        for place, (x, y) in enumerate(trace.points)
+    ]
+    return (
+        _own(rows)
+        .mark_line(strokeWidth=1.2, opacity=0.45)
+        .encode(
+            x=alt.X(field="x", type="quantitative"),
+            y=alt.Y(field="y", type="quantitative"),
+            order=alt.Order(field="place", type="quantitative"),
+            detail=alt.Detail(field="path", type="nominal"),
+            stroke=alt.Stroke(field="colour", type="nominal", scale=None),
+        )
+    )
 
 
 def _trace(trace: Trace) -> list[Part]:
@@ -309,7 +349,7 @@ def _bars(drawing: Bars) -> Part:
         ticks = base.transform_filter("isValid(datum.ceiling)")
         ticks = ticks.mark_tick(thickness=2, opacity=1, color=style.ACCENT)
         layers.append(ticks.encode(y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip))
-    return _fill(alt.layer(*layers, *_at_bars(drawing, base, y_axis)), ROW_HEIGHT * len(drawing.y.order))
+    return _fill(alt.layer(*layers, *_at_bars(drawing, base, y_axis)), _height(drawing.y))
 
 
 def _at_bars(drawing: Bars, base: Part, y_axis: Part) -> list[Part]:
@@ -344,7 +384,7 @@ def _stacks(drawing: Stacks) -> Part:
         order=alt.Order(field="order", type="quantitative"),
         tooltip=_tooltip(drawing.tips),
     )
-    return _fill(encoded, ROW_HEIGHT * len(drawing.y.order))
+    return _fill(encoded, _height(drawing.y))
 
 
 @_chart.register
@@ -364,56 +404,3 @@ def _means(drawing: Means) -> Part:
         large.encode(x=x_axis, y=y_axis, tooltip=_tooltip(drawing.tips)),
     )
     return _fill(chart, 220)
-
-
-REFERENCE: Final = "reference"
-"""Parameter that holds the reference figure of ratios; the page sets it."""
-
-
-@_chart.register
-def _ratios(drawing: Relative) -> Part:
-    over = alt.param(name=REFERENCE, value=drawing.reference)
-    base = _base(drawing.data).transform_calculate(ratio=f"datum.{drawing.figure} / {REFERENCE}")
-    y_axis, x_axis = _rows(drawing.y), alt.X(field="ratio", type="quantitative", title=drawing.x.title)
-    bar = base.mark_bar(cursor="pointer", cornerRadiusEnd=2, height={"band": 0.7}, color=style.PREDICTED)
-    tips = [*_tooltip(drawing.tips), alt.Tooltip(field="ratio", type="quantitative", title="ratio", format=".3f")]
-    words = base.mark_text(align="left", dx=6, fontSize=11)
-    text = alt.Text(field="ratio", type="quantitative", format=".2f")
-    unity_rule = _own([{"x": 1}]).mark_rule(strokeDash=_DASH, color=style.BASELINE)
-    layers = [
-        bar.encode(y=y_axis, x=x_axis, tooltip=tips),
-        words.encode(y=y_axis, x=x_axis, text=text),
-        unity_rule.encode(x=alt.X(field="x", type="quantitative")),
-    ]
-    return _fill(alt.layer(*layers).add_params(over), ROW_HEIGHT * len(drawing.y.order))
-
-
-@_chart.register
-def _parallel(drawing: Parallel) -> Part:
-    base = _base(drawing.data)
-    x_axis = alt.X(
-        field="axis",
-        type="nominal",
-        scale=alt.Scale(type="point", domain=list(drawing.axes), padding=0.3),
-        axis=alt.Axis(labelAngle=0, grid=True, domain=False, ticks=False, title=None, orient="top"),
-    )
-    y_axis = alt.Y(field="place", type="quantitative", scale=alt.Scale(domain=[-0.02, 1.02]), axis=None)
-    colour = alt.Color(
-        field=drawing.figure,
-        type="quantitative",
-        scale=alt.Scale(scheme="viridis"),
-        legend=alt.Legend(title=drawing.title, orient="bottom", gradientLength=220),
-    )
-    lines = base.mark_line(strokeWidth=1.6, opacity=0.55, cursor="pointer").encode(
-        x=x_axis, y=y_axis, color=colour, detail=alt.Detail(field="record", type="nominal")
-    )
-    points = base.mark_circle(size=34, opacity=0.8, cursor="pointer")
-    points = points.encode(x=x_axis, y=y_axis, color=colour, tooltip=_tooltip(drawing.tips))
-    marks = [
-        {"axis": axis, "place": place, "text": text}
-        for axis, ticks in zip(drawing.axes, drawing.ticks, strict=True)
-        for text, place in ticks
-    ]
-    words = _own(marks).mark_text(align="left", dx=7, fontSize=11)
-    words = words.encode(x=x_axis, y=y_axis, text=alt.Text(field="text", type="nominal"))
-    return _fill(alt.layer(lines, points, words), 340)

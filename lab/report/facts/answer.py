@@ -13,11 +13,13 @@ from lab.measured.timing import Kind, Merit
 from lab.predict.time_estimates import SWEEP_ERROR
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import RunRecord, SearchRecord, Status, VariantRecord
+from lab.report.columns import Column
 from lab.report.facts import counted, winners
 from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
 from lab.report.facts.lead import lead, nothing_compared
-from lab.report.rank_correlation import rank_correlation
+from lab.report.facts.link import MixLink
+from lab.report.facts.paired import ParameterEffect
 from lab.store import figures
 from lab.store.constants import never_compared
 from lab.store.figures import Basis, Response, name_of, percent
@@ -27,8 +29,6 @@ _TELLING = 0.1
 """Least share of the variance for which the paragraph mentions a parameter."""
 _REASONS: Final = 4
 """Most reasons for verdicts in the paragraph."""
-FEWEST = 5
-"""A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +65,19 @@ TRAFFIC: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Correlation:
-    """Spearman's rank correlation of a figure with the response.
-
-    Attributes:
-        n: Variants that have both.
-        rho: The coefficient, or None where it is not defined or `n` is below `FEWEST`.
-        p: Two-sided p-value (t approximation, as scipy computes it), or None.
-        sentence: The finding in words, with n.
-    """
-
-    n: int
-    rho: float | None
-    p: float | None
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The opening paragraph.
 
     Attributes:
         headline: The figure that the page sets in large type; empty where there is none.
         sentences: Everything said of the run as a whole, in order.
-        lead: The opening of the page: the answer in at most sixty words.
+        lead: The opening of the page: the answer in few words, sentence by sentence.
         verdict: Number of variants per verdict, then a sentence per reason.
     """
 
     headline: str
     sentences: tuple[str, ...]
-    lead: str = ""
+    lead: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
 
     @property
@@ -110,37 +93,25 @@ def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[
     return tuple(variable for variable in TRAFFIC if any(variable.of(record) is not None for record in records))
 
 
-def correlate(
-    records: Sequence[VariantRecord], response: Response, explanation: ExplanatoryVariable = FMA_SHARE
-) -> Correlation:
-    """Correlate a figure with the response (Spearman) over the variants that have both."""
-    pairs = [
-        (share, value)
-        for record in records
-        if (share := explanation.of(record)) is not None and (value := response.of(record)) is not None
-        if response.kind is Kind.PREDICTED or record.status.sound
-    ]
-    n, metric = len(pairs), f"{response.kind} {response.title}"
-    over = f"n = {n} " + ("verified variants" if response.kind is Kind.MEASURED else "variants")
-    if n < FEWEST:
-        return Correlation(n, None, None, f"{over} are too few to correlate {explanation.name} with {metric}.")
-    shares, values = zip(*pairs, strict=True)
-    for name, column in ((explanation.name, shares), (f"the {metric}", values)):
-        if math.isclose(min(column), max(column), rel_tol=1e-9):
-            return Correlation(
-                n, None, None, f"{name[0].upper()}{name[1:]} is the same for all {over}: no correlation."
-            )
-    correlation = rank_correlation(shares, values)
-    rho, p = correlation.rho, correlation.p
-    p_text = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"  # noqa: PLR2004 - the customary least p that is printed
-    sentence = (
-        f"The rank correlation (Spearman) of {explanation.name} with {metric} is ρ = {rho:+.2f} over {over} ({p_text})."
-    )
-    return Correlation(n, rho, p, sentence)
+def answer(
+    run: RunRecord,
+    records: tuple[VariantRecord, ...],
+    response: Response,
+    *,
+    effects: Sequence[ParameterEffect] = (),
+    axes: Sequence[Column] = (),
+    linked: MixLink | None = None,
+) -> Answer:
+    """Write the opening paragraph.
 
-
-def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> Answer:
-    """Write the opening paragraph."""
+    Args:
+        run: The run's facts.
+        records: Every variant.
+        response: The quantity that ranks variants.
+        effects: Effects of the swept parameters, as of `lead`.
+        axes: Mix figures, as of `lead`.
+        linked: The link of mix and throughput.
+    """
     explained = explanations(records, response)
     best = figures.ranked(records, response)
     if not best:
@@ -157,7 +128,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         headline, sentences = _predicted(best, response)
     if best and response.kind is Kind.MEASURED:
         sentences += [response.rule] if response.rule else []
-        sentences += [correlate(records, response, variable).sentence for variable in explained]
+        sentences += linked.sentences(response) if linked else ()
     elif best:
         sentences += [sentence for variable in explained for sentence in _spread(run, records, variable)]
     ratio = ratio_that_matters([record.sass.hot_counts for record in records if record.sass is not None])
@@ -170,7 +141,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     if run.search:
         sentences.append(searched(run.search, records))
     verdict = (tally(run, records), *reasons(records))
-    return Answer(headline, tuple(sentences), lead(run, records, response), verdict)
+    return Answer(headline, tuple(sentences), lead(run, records, response, effects, axes), verdict)
 
 
 def mapped(records: Sequence[VariantRecord]) -> str:

@@ -47,6 +47,7 @@ class MachineFact:
         work: It is an amount of work, which explains only changes of its own size.
         unit: Follows the figure.
         whole: It is an emulated count over a whole launch.
+        least: The cost that stays when the figure is 0: a request without conflicts takes one wavefront.
     """
 
     name: str
@@ -55,6 +56,7 @@ class MachineFact:
     work: bool
     unit: str = ""
     whole: bool = False
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,10 @@ class CodeChange:
         """Logarithmic size of the change, signed by its effect on throughput; infinite from or to zero."""
         if self.before == self.after:
             return 0.0
-        if self.before <= 0 or self.after <= 0:
-            return self.fact.sign * math.copysign(math.inf, self.after - self.before)
-        return self.fact.sign * math.log(self.after / self.before)
+        before, after = self.before + self.fact.least, self.after + self.fact.least
+        if before <= 0 or after <= 0:
+            return self.fact.sign * math.copysign(math.inf, after - before)
+        return self.fact.sign * math.log(after / before)
 
 
 def _number(value: float) -> str:
@@ -146,7 +149,7 @@ REGISTERS: Final = MachineFact("registers", _registers, -1, work=False)
 BLOCKS: Final = MachineFact("blocks per SM", _blocks, 1, work=False)
 FACTS: Final = (
     MachineFact("spills", _spills, -1, work=False, unit=" B"),
-    MachineFact("bank conflicts per request", figures.emulated_conflicts, -1, work=False),
+    MachineFact("bank conflicts per request", figures.emulated_conflicts, -1, work=True, least=1.0),
     MachineFact("bytes moved per byte used", figures.emulated_excess, -1, work=True),
     MachineFact("GPU-wide fences in the hot loop", _fences, -1, work=False),
     MachineFact("resident warps", _warps, 1, work=False),
@@ -203,12 +206,12 @@ def causes(pairs: Sequence[Pair], ratio: float) -> tuple[CodeChange, ...]:
 
 def because(changes: Sequence[CodeChange], pairs: Sequence[Pair]) -> str:
     """Word the causes: `because registers go from 168 to 255 and blocks per SM from 2 to 1`; empty without any."""
-    parts = []
+    parts: list[str] = []
     for cause in changes:
         blocks, registers = change(BLOCKS, pairs), change(REGISTERS, pairs)
         occupancy = cause.fact.of is _warps
         if occupancy and blocks and registers and blocks.size * cause.size > 0 and registers.size * cause.size > 0:
-            parts += [registers.text, blocks.text]
+            parts += [blocks.text] if parts else [registers.text, blocks.text]
         else:
             parts.append(cause.text)
     chosen = parts[:MOST]
@@ -221,8 +224,6 @@ def because(changes: Sequence[CodeChange], pairs: Sequence[Pair]) -> str:
 def _explains(cause: CodeChange, effect: float) -> bool:
     size = cause.size
     if size * effect <= 0 or abs(size) < _LEAST:
-        return False
-    if cause.fact.of is figures.emulated_conflicts and abs(cause.after - cause.before) < _LEAST:
         return False
     if cause.fact.name == "barriers" and abs(size) < math.log(2):
         return False  # a barrier costs little beside what it waits for

@@ -1,167 +1,39 @@
-"""The lead of the page: which variant is best, and what each parameter changed, in at most sixty words.
+"""The lead of the page: the answer to the question in at most a hundred words.
 
-The effect of a parameter is that of variants which differ in it alone: the median of their ratios. Where constraints
-leave no such pairs, the best variants with each value are compared. A difference within the figures' scatter or error
-counts as none.
+It begins with the effect of the parameter that the question names, within the values of another parameter where it
+depends on one; then come the best variant and the effects of the other parameters, the largest first. A difference
+within the figures' scatter or error counts as none.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind
 from lab.recorded.run_records import RunRecord, VariantRecord
-from lab.report.columns import Value
-from lab.report.facts.causes import CodeChange, Pair, because, causes
-from lab.report.facts.effects import MOST_LEVELS
+from lab.report.columns import Column
+from lab.report.facts.causes import because
+from lab.report.facts.link import moved, moving_axis
+from lab.report.facts.paired import (
+    LevelEffect,
+    Modifier,
+    ParameterEffect,
+    RatioEffect,
+    compared,
+)
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, text
 
-MOST_WORDS: Final = 60
+MOST_WORDS: Final = 100
 _LEVELS: Final = 3
-"""Most values of a parameter the lead names, besides the base value."""
+"""Most values of a parameter, or of one that modifies its effect, that the lead names."""
 _LONG: Final = 14
 """Most words of a name; a longer one gives way to the variant's id."""
-
-
-@dataclass(frozen=True, slots=True)
-class LevelEffect:
-    """The effect of one value of a parameter, compared with its first value.
-
-    Attributes:
-        level: The value.
-        ratio: Throughput over that with the first value.
-        matters: The difference exceeds the figures' scatter or error.
-        causes: Changes in the machine code that can explain it.
-        pairs: The variants that were compared.
-    """
-
-    level: Value
-    ratio: float
-    matters: bool
-    causes: tuple[CodeChange, ...]
-    pairs: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterEffect:
-    """The effect of a parameter.
-
-    Attributes:
-        name: The parameter.
-        base: Its first value: the least number, or the first in the experiment.
-        levels: The other values, in order.
-        asked: The question names it.
-    """
-
-    name: str
-    base: Value
-    levels: tuple[LevelEffect, ...]
-    asked: bool
-
-    @property
-    def size(self) -> float:
-        """Largest effect on a logarithmic scale."""
-        return max((abs(math.log(level.ratio)) for level in self.levels), default=0.0)
-
-
-def parameter_effects(
-    run: RunRecord, records: tuple[VariantRecord, ...], response: Response
-) -> tuple[ParameterEffect, ...]:
-    """Return the effect of each swept parameter: those of the question first, then the largest first."""
-    ranked = tuple(r for r in records if response.of(r))
-    problems = {r.variant: label for label, group in figures.by_problem(run, ranked).items() for r in group}
-    swept_effects = []
-    for name in run.swept:
-        values = {text(v): v for r in ranked if (v := r.parameters.get(name)) is not None}
-        if not 1 < len(values) <= MOST_LEVELS:
-            continue
-        order = _ordered(list(values.values()))
-        pairing = _Pairing(name, ranked, problems, response)
-        comparable = [
-            [(level, pairs) for level in order[place + 1 :] if _ratios(pairs := pairing.pairs(base, level), response)]
-            for place, base in enumerate(order[:-1])
-        ]
-        base_place = max(range(len(comparable)), key=lambda place: len(comparable[place]))
-        effects = tuple(
-            effect for level, pairs in comparable[base_place] if (effect := _compared(level, pairs, response))
-        )
-        if effects:
-            swept_effects.append(ParameterEffect(name, order[base_place], effects, asked(name, run.question)))
-    return tuple(sorted(swept_effects, key=lambda effect: (not effect.asked, -effect.size)))
-
-
-def asked(name: str, question: str) -> bool:
-    """Return whether a question contains a word of a parameter's name, of at least four letters."""
-    words = [word for word in name.lower().split("_") if len(word) >= 4]  # noqa: PLR2004 - shorter ones occur anywhere
-    return any(word in question.lower() for word in words)
-
-
-def _ordered(values: list[Value]) -> list[Value]:
-    numbers = [v for v in values if isinstance(v, int | float)]
-    return sorted(values, key=lambda v: float(v or 0)) if len(numbers) == len(values) else values
-
-
-class _Pairing:
-    """Pairs of variants that differ in one parameter."""
-
-    def __init__(
-        self, name: str, records: Sequence[VariantRecord], problems: Mapping[str, str], response: Response
-    ) -> None:
-        """Sort variants by their values.
-
-        Args:
-            name: The parameter.
-            records: Variants that have a response.
-            problems: Variant id to its problem's label.
-            response: The quantity that ranks variants.
-        """
-        self._with: dict[Value, list[tuple[object, VariantRecord]]] = {}
-        self._best: dict[Value, dict[tuple[str, str], VariantRecord]] = {}
-        for record in records:
-            value = record.parameters.get(name)
-            self._with.setdefault(value, []).append((_rest(record, name), record))
-            best, key = self._best.setdefault(value, {}), (problems[record.variant], record.kernel)
-            if (response.standing(record) or 0.0) > (response.standing(best[key]) or 0.0 if key in best else 0.0):
-                best[key] = record
-
-    def pairs(self, base: Value, level: Value) -> list[Pair]:
-        """Return pairs of variants that differ in the parameter alone; without any, the best of each kernel.
-
-        The latter are paired problem by problem.
-        """
-        before = dict(self._with.get(base, ()))
-        if matched := [(before[setting], record) for setting, record in self._with.get(level, ()) if setting in before]:
-            return matched
-        first, second = self._best.get(base, {}), self._best.get(level, {})
-        return [(record, second[key]) for key, record in first.items() if key in second]
-
-
-def _rest(record: VariantRecord, name: str) -> object:
-    other_parameters = tuple((key, value) for key, value in record.parameters.items() if key != name)
-    return record.kernel, other_parameters, tuple(record.problem.items()), record.arch, record.compiler
-
-
-def _ratios(pairs: Sequence[Pair], response: Response) -> list[float]:
-    """Return the ratios of responses, after over before; empty if one of them is 0, so that nothing compares."""
-    ratios = [(response.of(after) or 0.0) / before for a, after in pairs if (before := response.of(a))]
-    return ratios if ratios and min(ratios) > 0 else []
-
-
-def _compared(level: Value, pairs: Sequence[Pair], response: Response) -> LevelEffect | None:
-    ratios = _ratios(pairs, response)
-    if not ratios:
-        return None
-    ratio = median(ratios)
-    scatter = median(max(figures.noise(a), figures.noise(b)) for a, b in pairs)
-    matters = abs(ratio - 1) > max(response.tolerance, scatter)
-    return LevelEffect(level, ratio, matters, causes(pairs, ratio) if matters else (), tuple(pairs))
 
 
 def kernel_steps(
@@ -188,28 +60,66 @@ def kernel_steps(
                     max(kernel_records, key=lambda r: response.standing(r) or 0.0) for kernel_records in candidates
                 )
                 pairs.append((first, second))
-        if len(pairs) == len(groups) and (effect := _compared(after, pairs, response)) is not None:
-            steps.append((before, effect))
+        if len(pairs) == len(groups) and (effect := compared(pairs, response)) is not None:
+            steps.append((before, LevelEffect(after, effect)))
     return tuple(sorted(steps, key=lambda step: -abs(math.log(step[1].ratio))))
 
 
-def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> str:
-    """Write the lead; at most `MOST_WORDS` words, whatever the names are."""
+def lead(
+    run: RunRecord,
+    records: tuple[VariantRecord, ...],
+    response: Response,
+    effects: Sequence[ParameterEffect] = (),
+    axes: Sequence[Column] = (),
+) -> tuple[str, ...]:
+    """Write the sentences of the lead; at most `MOST_WORDS` words together, whatever the names are.
+
+    Args:
+        run: The run's facts.
+        records: Every variant.
+        response: The quantity that ranks variants.
+        effects: Effects of the swept parameters, in order.
+        axes: Mix figures, of which the lead names the one that the asked parameter moves.
+    """
+    winner, clauses = opening(run, records, response, effects, axes)
+    asked_for = [pair for pair, asked in clauses if asked]
+    others = [pair for pair, asked in clauses if not asked]
+    sentences: list[str] = []
+    for short, long in (*asked_for[:1], (winner, winner), *asked_for[1:], *others):
+        room = MOST_WORDS - sum(len(sentence.split()) for sentence in sentences)
+        if short != winner and winner not in sentences:
+            room -= len(winner.split())
+        chosen = next((clause for clause in (long, short) if len(clause.split()) <= room), "")
+        if not chosen and winner in sentences:
+            break  # what follows is smaller
+        sentences += [chosen] if chosen else []
+    return tuple(sentences)
+
+
+Clause = tuple[tuple[str, str], bool]
+"""A sentence without and with causes, and whether the question asks for it."""
+
+
+def opening(
+    run: RunRecord,
+    records: tuple[VariantRecord, ...],
+    response: Response,
+    effects: Sequence[ParameterEffect],
+    axes: Sequence[Column],
+) -> tuple[str, list[Clause]]:
+    """Return the sentence on the best variant and those on effects; arguments as of `lead`."""
     best = figures.ranked(records, response)
     if not best:
-        return nothing_compared(records)
-    first = _winners(run, records, response) if run.problem_axes else _winner(run, records, best, response)
-    sentences, words = [first], len(first.split())
-    if response.basis is Basis.CEILING or (not run.problem_axes and _all_tied(records, response)):
-        return " ".join(sentences)
-    clauses = [_sentence(effect, response.kind) for effect in parameter_effects(run, records, response)]
-    clauses += [_step(before, level) for before, level in kernel_steps(run, records, response)[:2]]
-    for short, long in clauses:
-        chosen = next((clause for clause in (long, short) if clause and words + len(clause.split()) <= MOST_WORDS), "")
-        if chosen:
-            sentences.append(chosen)
-            words += len(chosen.split())
-    return " ".join(sentences)
+        return nothing_compared(records), []
+    winner = _winners(run, records, response) if run.problem_axes else _winner(run, records, best, response)
+    if response.basis is Basis.CEILING or (not run.problem_axes and all_tied(records, response)):
+        return winner, []
+    clauses: list[Clause] = []
+    for effect in effects:
+        headline = effect.at(best[0].parameters.get(effect.name))
+        clauses.append((_sentence(effect, headline, response.kind, run.question, axes), effect.asked))
+    clauses += [(_step(before, level), False) for before, level in kernel_steps(run, records, response)[:2]]
+    return winner, [(pair, asked) for pair, asked in clauses if pair[0]]
 
 
 def nothing_compared(records: Sequence[VariantRecord]) -> str:
@@ -219,7 +129,8 @@ def nothing_compared(records: Sequence[VariantRecord]) -> str:
     return f"No variant can be compared: {fared}." if fared else "No variant can be compared."
 
 
-def _all_tied(records: tuple[VariantRecord, ...], response: Response) -> bool:
+def all_tied(records: tuple[VariantRecord, ...], response: Response) -> bool:
+    """Return whether no variant can be told apart from the best."""
     return len(figures.tied_with_best(records, response)) == len(figures.ranked(records, response)) > 1
 
 
@@ -297,46 +208,121 @@ def _named(record: VariantRecord) -> str:
     return name if len(name.split()) <= _LONG else f"{record.kernel} {record.variant}"
 
 
-def _percent(ratio: float) -> str:
+def percent_text(ratio: float) -> str:
+    """`+11 %`, `-8.4 %`; from a factor of two on `× 2.02`."""
     if ratio >= 2 or ratio <= 0.5:  # noqa: PLR2004 - a factor reads better than +312 %
         return f"× {ratio:.2f}"
     change = (ratio - 1) * 100
     return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"  # noqa: PLR2004 - two digits
 
 
-def _chosen(levels: Sequence[LevelEffect]) -> list[LevelEffect]:
-    """Return the levels to name: all of a few; of many the best, the worst and the last."""
-    if len(levels) <= _LEVELS:
-        return list(levels)
-    keep = {id(max(levels, key=lambda x: x.ratio)), id(min(levels, key=lambda x: x.ratio)), id(levels[-1])}
-    return [level for level in levels if id(level) in keep]
+def effect_text(effect: RatioEffect) -> str:
+    """`+11 % (+1.0 to +23 %)` or `× 2.02 (1.71 to 2.39)`: an effect with its 95 % interval, where it has one."""
+    if effect.interval is None:
+        return percent_text(effect.ratio)
+    texts = [percent_text(value) for value in (effect.ratio, *effect.interval)]
+    if len(set(texts)) == 1:
+        return texts[0]
+    if any(text.startswith("×") for text in texts):
+        low, high = effect.interval
+        return f"× {effect.ratio:.2f} ({low:.2f} to {high:.2f})"
+    return f"{texts[0]} ({texts[1].removesuffix(' %')} to {texts[2]})"
 
 
-def _sentence(effect: ParameterEffect, kind: Kind) -> tuple[str, str]:
+def _sentence(
+    effect: ParameterEffect, headline: LevelEffect, kind: Kind, question: str, axes: Sequence[Column]
+) -> tuple[str, str]:
     """Describe the effect of a parameter, without and with causes."""
     if not any(level.matters for level in effect.levels):
         if effect.asked:
             kind_word = "measurable" if kind is Kind.MEASURED else "predicted"
             return (f"{effect.name}: no {kind_word} difference.",) * 2
         return "", ""
-    chosen = _chosen(effect.levels)
-    explained = max((x for x in chosen if x.causes), key=lambda x: abs(math.log(x.ratio)), default=None)
+    change = f"{effect.name} {text(effect.base)} to {text(headline.level)}"
+    if headline.modifier is None:
+        return _over_all(effect, headline)
+    if not effect.asked:
+        low, high = (end(headline.modifier.within, key=lambda pair: pair[1].ratio) for end in (min, max))
+        span = " to ".join(
+            f"{percent_text(found.ratio)} at {headline.modifier.name if found is low[1] else ''} {text(value)}".replace(
+                "  ", " "
+            )
+            for value, found in (low, high)
+        )
+        return (f"{change}: {percent_text(headline.ratio)}, from {span}.",) * 2
+    if (x := moving_axis(headline.effect.pairs, axes, question)) and (ends := moved(headline.effect.pairs, x)):
+        change += f" takes the {x.title} from {x.text(ends[0])} to {x.text(ends[1])} and"
+    short = f"{change} {_within(headline.modifier)}"
+    cause = _cause(headline.modifier)
+    return f"{short}.", f"{short}{cause}."
+
+
+def _over_all(effect: ParameterEffect, headline: LevelEffect) -> tuple[str, str]:
+    """Describe an effect that depends on no other parameter: level by level, with the interval of one."""
+    chosen = _chosen(effect.levels, headline)
+    explained = max((x for x in chosen if x.effect.causes), key=lambda x: abs(math.log(x.ratio)), default=None)
     sentences = []
     for with_causes in (False, True):
         parts = []
         for level in chosen:
-            effect_text = _percent(level.ratio) if level.matters else "no difference"
-            clause = f"to {text(level.level)}: {effect_text}"
+            words = "no difference"
+            if level.matters:
+                words = effect_text(level.effect) if level is headline else percent_text(level.ratio)
+            clause = f"to {text(level.level)}: {words}"
             if with_causes and level is explained:
-                clause += f", {because(level.causes, level.pairs)}"
+                clause += f", {because(level.effect.causes, level.effect.pairs)}"
             parts.append(clause)
         sentences.append(f"{effect.name} {text(effect.base)} {'; '.join(parts)}.")
     return sentences[0], sentences[1]
 
 
+def _chosen(levels: Sequence[LevelEffect], headline: LevelEffect) -> list[LevelEffect]:
+    """Return the levels to name: all of a few; of many the best, the worst and the one of the best variant."""
+    if len(levels) <= _LEVELS:
+        return list(levels)
+    keep = {id(max(levels, key=lambda x: x.ratio)), id(min(levels, key=lambda x: x.ratio)), id(headline)}
+    return [level for level in levels if id(level) in keep]
+
+
+def _within(modifier: Modifier) -> str:
+    """`gains at vector_width 4 (+11 %, …) and 2 (+6.1 %, …), loses at 1 (-8.4 %, …)`; of many values, the two ends."""
+    within = sorted(modifier.within, key=lambda pair: -pair[1].ratio)
+    if len(within) > _LEVELS:
+        within = [within[0], within[-1]]
+    parts, named = [], False
+    for verb, holds in (
+        ("gains", lambda found: found.clear and found.ratio > 1),
+        ("shows no clear difference", lambda found: not found.clear),
+        ("loses", lambda found: found.clear and found.ratio < 1),
+    ):
+        values = [f"{text(value)} ({_bare(found)})" for value, found in within if holds(found)]
+        if values:
+            parts.append(f"{verb} at {'' if named else f'{modifier.name} '}{' and '.join(values)}")
+            named = True
+    return ", ".join(parts)
+
+
+def _bare(effect: RatioEffect) -> str:
+    """`+11 %, +1.0 to +23 %`, for a place inside parentheses."""
+    return effect_text(effect).replace(" (", ", ").removesuffix(")")
+
+
+def _cause(modifier: Modifier) -> str:
+    """Say why: at the value where the effect is against the others, else where it is largest."""
+    explained = [(value, found) for value, found in modifier.within if found.causes]
+    if not explained:
+        return ""
+    if modifier.flips:
+        value, effect = min(explained, key=lambda pair: pair[1].ratio)
+    else:
+        value, effect = max(explained, key=lambda pair: abs(math.log(pair[1].ratio)))
+    words = because(effect.causes, effect.pairs).removeprefix("because ")
+    return f", because at {modifier.name} {text(value)} {words}"
+
+
 def _step(before: str, level: LevelEffect) -> tuple[str, str]:
     if not level.matters:
         return "", ""
-    short = f"{before} to {level.level}: {_percent(level.ratio)}"
-    cause = because(level.causes, level.pairs)
+    short = f"{before} to {level.level}: {percent_text(level.ratio)}"
+    cause = because(level.effect.causes, level.effect.pairs)
     return f"{short}.", f"{short}, {cause}." if cause else f"{short}."

@@ -7,6 +7,7 @@
   const at = Object.fromEntries(columns.map((column, i) => [column.name, i]));
   const records = data.rows.map((row) => Object.fromEntries(columns.map((column, i) => [column.key, row[i]])));
   const byVariant = new Map(data.rows.map((row) => [row[at.variant], row]));
+  const shortNames = new Map(data.rows.map((row, i) => [row[at.variant], data.names[i]]));
   const filesBeside = new Map(data.rows.map((row, i) => [row[at.variant], data.beside.sets[data.beside.of[i]]]));
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const broad = matchMedia("(min-width: 900px)");
@@ -47,14 +48,13 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shownChoice = {};
-  const firstMix = Object.keys(data.charts).find((id) => id.startsWith("mix-"));
   const mixRows = data.mix.parts.map(([variant, cls, mix, hot, count, share]) => ({
     name: data.mix.variants[variant][0], variant: data.mix.variants[variant][1], cls: data.mix.classes[cls], order: cls, mix: data.mix.mixes[mix], hot, count, share,
   }));
   const explainRows = data.explain.map(([place, figure, kind, value]) => ({ ...data.datasets.curve[place], figure, kind, value }));
 
   function config(id, width) {
-    const beside = broad.matches && id.startsWith("mix-") && id !== firstMix; // its left neighbour names the rows
+    const beside = broad.matches && $(`chart-${id}`).closest("[data-beside]"); // its left neighbour names the rows
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     const label = { labelColor: ink, titleColor: ink, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
@@ -62,7 +62,7 @@
       background: "transparent", font, view: { stroke: null },
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
       axisX: { titleAnchor: broad.matches ? "middle" : "end" },
-      axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
+      axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 11 },
       legend: { ...label, labelLimit: 180, titleLimit: 360, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
     };
@@ -77,20 +77,10 @@
     return { ...choice, spec: { ...choice.spec, vconcat } };
   }
 
-  let reference = null; // name of the bar that ratios are taken over, where the reader chose one
-
-  const ratioRows = () => data.datasets.bars;
-
-  /** Put the chosen bar's figure into the chart of ratios. */
-  function useReference(spec) {
-    const chosenRow = ratioRows().find((row) => row.name === reference);
-    return { ...spec, params: spec.params.map((one) => (chosenRow && one.name === "reference" ? { ...one, value: chosenRow.value } : one)) };
-  }
-
   async function drawChart(element) {
     const id = element.dataset.chart;
-    const drawn = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
-    const spec = id === "speedup" ? useReference(drawn.spec) : drawn.spec;
+    if (element.closest("details:not([open])")) return; // it has no width before it is unfolded
+    const { spec } = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       ast: true, // expressions are interpreted: the page's policy forbids to compile them
@@ -111,7 +101,7 @@
       for (const element of document.querySelectorAll("[data-chart]")) await drawChart(element);
     } catch (error) {
       console.error(error);
-      for (const element of document.querySelectorAll(".chart:empty")) element.textContent = `This chart could not be drawn: ${error.message}`;
+      for (const element of document.querySelectorAll(".chart:empty")) if (!element.closest("details:not([open])")) element.textContent = `This chart could not be drawn: ${error.message}`;
     }
   }
 
@@ -129,6 +119,9 @@
     for (const id of group.dataset.switch.split(" ")) drawChart($(`chart-${id}`));
     writeAddress();
   });
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open && window.vegaEmbed) for (const element of event.target.querySelectorAll("[data-chart]:empty")) drawChart(element);
+  }, true);
   for (const query of [dark, broad]) query.addEventListener("change", drawCharts);
 
   // ---- tables
@@ -214,9 +207,11 @@
     const rows = data.rows.filter(passes);
     if (view.sort === null) return rows;
     const ranked = view.sort === START.sort; // where the table ranks, what is not sound comes behind what is
-    return rows.sort((x, y) => (ranked && isFailed(x) - isFailed(y)) || compare(x[view.sort], y[view.sort], view.ascending));
+    const value = view.sort === at.variant ? nameOf : (row) => row[view.sort];
+    return rows.sort((x, y) => (ranked && isFailed(x) - isFailed(y)) || compare(value(x), value(y), view.ascending));
   }
 
+  const nameOf = (row) => shortNames.get(row[at.variant]);
   const shownColumns = () => columns.map((column, i) => ({ ...column, i })).filter((c) => (view.all ? !c.empty : c.shown));
 
   function drawHead() {
@@ -235,7 +230,7 @@
     if (column.name === "variant") {
       const box = make("input", { type: "checkbox", checked: chosen.includes(value), title: "compare", "aria-label": `compare ${nameOf(row)}` });
       box.dataset.compare = value;
-      const link = make("a", { href: `#v-${encodeURIComponent(value)}` }, value);
+      const link = make("a", { href: `#v-${encodeURIComponent(value)}`, title: `${nameOf(row)} (${value})` }, nameOf(row));
       return make("td", {}, box, link);
     }
     if (column.name === "status") return make("td", {}, make("span", { class: `status ${value.startsWith("verified") ? "good" : value === "inspected" ? "" : "bad"}` }, value));
@@ -453,9 +448,11 @@
       if (line) line.classList.add("fault");
     }
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
-    const opening = () => { // the source has no hot lines of its own: those of the machine code's hot loop say where it is
-      const loop = new Set([...document.querySelectorAll("#viewer .code li.hot[data-source]")].map((line) => line.dataset.source));
-      return list.querySelector(".fault") ?? list.querySelector(".hot") ?? [...list.children].find((line) => loop.has(line.dataset.source));
+    const opening = () => { // the source has no hot lines of its own: the one with most of the machine code's hot loop says where it is
+      const counts = new Map();
+      for (const { dataset } of document.querySelectorAll("#viewer .code li.hot[data-source]")) counts.set(dataset.source, (counts.get(dataset.source) ?? 0) + 1);
+      const most = Math.max(0, ...counts.values());
+      return list.querySelector(".fault") ?? list.querySelector(".hot") ?? [...list.children].find((line) => most && counts.get(line.dataset.source) === most);
     };
     const jump = () => { const first = opening(); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
     const toHot = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
@@ -526,7 +523,7 @@
         make("strong", {}, one.rule), ...(one.place ? [" at ", one.anchor ? make("a", { href: `#v-${encodeURIComponent(variant)}:${one.anchor}` }, one.place) : one.place] : []), `: ${one.cause}; ${one.gain}`,
         one.text ? make("code", {}, one.text) : null,
         make("span", { class: "meta" }, `remedy: ${one.remedy}`)));
-    return make("div", { class: "findings" }, make("h3", {}, "Performance findings ", make("span", { class: "chip predicted" }, "predicted")),
+    return make("div", { class: "findings", id: "findings" }, make("h3", {}, "Performance findings ", make("span", { class: "chip predicted" }, "predicted")),
       items.length ? make("ol", {}, ...items) : null, advice.closing ? make("p", { class: "meta" }, advice.closing) : null);
   }
 
@@ -608,7 +605,7 @@
 
   const filesOf = (variant) => {
     const names = filesBeside.get(variant);
-    return names.length ? make("p", { class: "meta" }, `Files of ${variant}: `, ...names.flatMap((file) =>
+    return names.length ? make("p", { class: "meta" }, `Files of ${variant} (${nameOf(byVariant.get(variant))}): `, ...names.flatMap((file) =>
       [make("a", { href: `variants/${encodeURIComponent(variant)}/${file}` }, file), "  "])) : null;
   };
 
@@ -648,12 +645,13 @@
         make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
         detail.findings.length ? findingList(variant, detail.findings) : null,
-        adviceList(variant, detail.advice),
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
-        ...detail.maps.map(accessMap),
         detail.difference ? make("p", { class: "note" }, detail.difference) : null,
-        detail.mixes.length ? make("div", { class: "facts" }, ...detail.mixes.map(mixTable)) : null,
-        make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,
+        adviceList(variant, detail.advice),
+        make("details", { class: "rest" }, make("summary", {}, "Mixes, resources, loops, access maps, measurement and files of this variant"),
+          ...detail.maps.map(accessMap),
+          ...(detail.mixes.length ? [make("div", { class: "facts" }, ...detail.mixes.map(mixTable))] : []),
+          make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, ...[files].filter(Boolean)),
       ].filter(Boolean));
       made.forEach(({ jump }) => jump());
     }
@@ -735,7 +733,7 @@
     const ratio = (column) => (column.numeric && one[column.i] && two[column.i] !== null ? format(two[column.i] / one[column.i], ".3f") : "");
     return make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Table of differences" }, make("table", { id: "differences" },
       make("caption", { class: "sr" }, "Figures in which the two variants differ"),
-      make("thead", {}, make("tr", {}, ...["figure", a, b, "right / left"].map((text, i) => make("th", { scope: "col", class: i ? "num" : "" }, text)))),
+      make("thead", {}, make("tr", {}, ...["figure", nameOf(one), nameOf(two), "right / left"].map((text, i) => make("th", { scope: "col", class: i ? "num" : "" }, text)))),
       make("tbody", {}, ...unlike.map((column) => make("tr", {}, make("th", { scope: "row" }, column.unit ? `${column.title} (${column.unit}) ` : `${column.title} `, column.kind ? make("span", { class: `chip ${column.kind}` }, column.kind) : null),
         ...[one, two].map((row) => make("td", { class: "num" }, format(row[column.i], column.format))), make("td", { class: "num" }, ratio(column)))))));
   }
@@ -753,24 +751,11 @@
     const missing = [[a, one], [b, two]].filter(([, found]) => !found).map(([variant]) => variant);
     $("viewer").replaceChildren(...[
       make("p", { class: "meta" }, `left: ${nameOf(byVariant.get(a))}`, make("br"), `right: ${nameOf(byVariant.get(b))}`),
-      missing.length ? make("p", { class: "note" }, `The listings of ${missing.join(" and ")} are not embedded, so their lines cannot be compared here.`) : null,
+      missing.length ? make("p", { class: "note" }, `The listings of ${missing.map((variant) => nameOf(byVariant.get(variant))).join(" and ")} are not embedded, so their lines cannot be compared here.`) : null,
       make("h3", {}, "What differs"), differences(a, b),
       make("div", { class: "panes pairs" }, ...made.map(({ pane }) => pane)), filesOf(a), filesOf(b),
     ].filter(Boolean));
     made.forEach(({ jump }) => jump());
-  }
-
-  const nameOf = (row) => [row[at.variant], row[at.kernel], row[at.label] === row[at.kernel] ? "" : row[at.label]].filter(Boolean).join(" · ");
-  let firstReference = null;
-  if ($("reference")) {
-    const { value } = data.charts.speedup[0].spec.params.find((one) => one.name === "reference");
-    firstReference = ratioRows().find((row) => row.value === value).name;
-    $("reference").append(...ratioRows().map((row) => make("option", { value: row.name }, row.name)));
-    $("reference").addEventListener("change", (event) => {
-      reference = event.target.value;
-      drawChart($("chart-speedup"));
-      writeAddress();
-    });
   }
 
   const options = () => data.rows.map((row) => make("option", { value: row[at.variant] }, nameOf(row)));
@@ -806,7 +791,6 @@
     if (view.sort !== START.sort || view.ascending !== START.ascending) said.set("sort", `${view.ascending ? "" : "-"}${columns[view.sort].name}`);
     if (view.all) said.set("columns", "all");
     if (hidden.size) said.set("hidden", [...hidden].join(","));
-    if (reference !== null) said.set("over", reference);
     for (const group of document.querySelectorAll("[data-switch]")) {
       const id = group.dataset.switch.split(" ")[0];
       if (shownChoice[id]) said.set(`chart.${id}`, shownChoice[id]);
@@ -838,6 +822,7 @@
     } else if (scroll && current.anchor) {
       const section = $(current.anchor);
       if (!section) return;
+      for (let fold = section.querySelector(":scope > details") ?? section.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
       section.tabIndex = -1;
       section.focus({ preventScroll: true });
       section.scrollIntoView();
@@ -869,12 +854,6 @@
       if (wanted === (shownChoice[ids[0]] ?? 0) || !data.charts[ids[0]][wanted]) continue;
       choose(group, wanted);
       changed.push(...ids);
-    }
-    if ($("reference")) {
-      const wanted = ratioRows().some((row) => row.name === said.get("over")) ? said.get("over") : null;
-      if (wanted !== reference) changed.push("speedup");
-      reference = wanted;
-      $("reference").value = wanted ?? firstReference;
     }
     showPanes();
     drawHead();

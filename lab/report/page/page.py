@@ -30,10 +30,22 @@ from lab.report.charts.vega import PageChart
 from lab.report.columns import Column, Value
 from lab.report.facts import repeatability
 from lab.report.facts.agreement import loss
+from lab.report.facts.effect_rows import effect_rows, largest_gains
+from lab.report.facts.screen import screen_rows
+from lab.report.gallery import MIX_ORDER
 from lab.report.page.csp import policy
 from lab.report.variant.advised import advice_on, advice_rows
 from lab.report.variant.faults import findings_of
-from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, unpack
+from lab.report.variant.listings import (
+    BUDGET,
+    FILES,
+    Packed,
+    highlight_yaml,
+    opcode_classes,
+    pack,
+    pack_variants,
+    unpack,
+)
 from lab.store.database import Store, variant_folder
 from lab.store.figures import by_problem, ranked
 from lab.toolchain.cache import default_folder
@@ -55,6 +67,15 @@ SCRIPTS: Final = ("diff.js", "filter.js", "page.js")
 _NAMES: Final = {**FILES, "provenance": "provenance.json"}
 """Content of a variant's file to its name."""
 
+PAGE_BYTES: Final = 1_500_000
+"""Size of a page up to some 400 variants."""
+FIXED_BYTES: Final = 600_000
+"""Bytes of a page without variants: its text, and the program that draws its charts."""
+VARIANT_BYTES: Final = 1_600
+"""Bytes that the figures of a variant take."""
+LEAST_BUDGET: Final = 150_000
+"""Bytes for the listings of the best variants, whatever else the page holds."""
+
 MOST_LOGS = 50
 """Most failed variants whose logs are shown; the others keep their reason."""
 
@@ -66,7 +87,7 @@ def page(
     store: Store,
     folder: Path,
     pngs: Sequence[str],
-    budget: int,
+    budget: int | None = None,
     aside: Aside = HERE,
 ) -> str:
     """Return the HTML of the page.
@@ -77,11 +98,11 @@ def page(
         store: Where the variants' files are read.
         folder: Where the page will be written; it links only to files that exist below this folder.
         pngs: Names of the PNGs beside the page.
-        budget: Bytes that embedded listings may take.
+        budget: Bytes that embedded listings may take; by default what a page of `PAGE_BYTES` has left.
         aside: Where listings are prepared.
     """
     best = ranked(analysis.records, analysis.response)
-    packed = pack_variants(store, analysis.records, best, budget, aside)
+    packed = pack_variants(store, analysis.records, best, _budget(analysis) if budget is None else budget, aside)
     used = {segment.cls for segment in analysis.slices}
     return (
         environment()
@@ -102,6 +123,12 @@ def page(
             source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
             kinds=_kinds_shown(analysis),
             mixes=chartdata.MIXES,
+            gpu=_gpu(analysis, best[0] if best else None),
+            screen=screen_rows(analysis.run, analysis.records, analysis.response),
+            effect_rows=effect_rows(analysis.swept_effects),
+            gains=largest_gains(analysis.swept_effects, best[0]) if best and not analysis.run.problem_axes else (),
+            names=chartdata.names(analysis.records),
+            **_mixes_shown(charts),
             heading=chartdata.row_names(list(dict.fromkeys(segment.name for segment in analysis.slices)))[1],
             different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
             most_bars=chartdata.MOST_BARS,
@@ -117,6 +144,30 @@ def page(
             problems=len(by_problem(analysis.run, analysis.records)),
         )
     )
+
+
+def _budget(analysis: Analysis) -> int:
+    """Return the bytes that listings may take beside the figures of all variants and the program of the charts."""
+    left = PAGE_BYTES - FIXED_BYTES - VARIANT_BYTES * len(analysis.records)
+    return max(LEAST_BUDGET, min(BUDGET, left))
+
+
+def _mixes_shown(charts: Sequence[PageChart]) -> dict[str, Any]:
+    """Return the mix that stands beside the throughput, the others, and the ids of the charts of all."""
+    ids = [chart.id for chart in charts if chart.id.startswith("mix-")]
+    beside = next((id_.removeprefix("mix-") for id_ in MIX_ORDER if id_ in ids), "")
+    others = [id_.removeprefix("mix-") for id_ in ids if id_ != f"mix-{beside}"]
+    return {"beside_mix": beside, "other_mixes": others, "all_mixes": ids}
+
+
+def _gpu(analysis: Analysis, best: VariantRecord | None) -> str:
+    """Return the GPU of the figures: the measured one, or the one of the predictions with why nothing was measured."""
+    run = analysis.run
+    if run.gpu is not None:
+        count = f"{len(run.cards)} x " if run.cards else ""
+        return f"on {count}{run.gpu.name}, driver {run.gpu.driver}"
+    predicted = f"predicted for {best.prediction.gpu}" if best and best.prediction else "no GPU"
+    return f"{predicted}; {run.not_measured or 'nothing was measured'}"
 
 
 def warm() -> None:
@@ -176,7 +227,7 @@ def vega() -> str:
 
 def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> dict[str, Any]:
     """Return the data the page's script reads."""
-    columns = [column for column in analysis.columns if column.name != "folder"]
+    columns = _ranked_columns(analysis)
     return {
         "name": analysis.run.experiment,
         "columns": [_column(column, analysis.rows) for column in columns],
@@ -196,8 +247,16 @@ def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> di
         "files": _NAMES,
         "first": next((record.variant for record in ranked(analysis.records, analysis.response)), None),
         "failed": [str(status) for status in Status if status.failed],
+        "names": list(chartdata.names(analysis.records).values()),
         "sort": "ratio_to_baseline" if analysis.rule else analysis.response.column,
     }
+
+
+def _ranked_columns(analysis: Analysis) -> list[Column]:
+    """Return the table's columns: the variant, the figures that rank it, then all others in their order."""
+    first = {"variant": 0, analysis.response.column: 1, "standing": 2, "ratio_to_baseline": 3}
+    columns = (column for column in analysis.columns if column.name != "folder")
+    return sorted(columns, key=lambda column: first.get(column.name, len(first)))
 
 
 def _files_beside(folder: Path, records: Iterable[VariantRecord]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Any
 
-from lab.advice.finding import Advice, CodePlace
+from lab.advice.finding import Advice, CodePlace, Rule
 from lab.recorded.run_records import VariantRecord
 from lab.store.advice import advice_of
 from lab.store.database import Store
@@ -33,8 +33,17 @@ def advice_rows(advice: Advice, sources: Collection[str]) -> dict[str, Any]:
             for finding in advice.findings
         ],
         "closing": advice.closing,
+        "short": _short(advice),
         "complete": not advice.skipped,
     }
+
+
+def _short(advice: Advice) -> str:
+    """Say in a sentence that no rule found anything, and how many rules lacked their evidence."""
+    if not advice.skipped:
+        return advice.closing
+    missing = ", ".join(dict.fromkeys(str(one.missing) for one in advice.skipped))
+    return f"No finding; {len(advice.skipped)} of {len(Rule)} rules were not checked (they need {missing})."
 
 
 def _anchor(place: CodePlace, sources: Collection[str]) -> str:

@@ -34,8 +34,8 @@ from lab.report.variant.places import LINES, sass_places, source_number, text_of
 from lab.store.advice import advice_of
 from lab.store.database import PROVENANCE, Store
 
-BUDGET: Final = 3_000_000
-"""Most bytes of embedded texts, so that a page stays under 10 MB whatever the size of the run."""
+BUDGET: Final = 600_000
+"""Most bytes of embedded texts."""
 
 FILES: Final = {"source": "kernel.cu", "ptx": "kernel.ptx", "sass": "kernel.sass", "log": "build.log"}
 """Text name to file name in a variant's folder."""

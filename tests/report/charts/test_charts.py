@@ -14,15 +14,17 @@ from lab.store.figures import response_of
 
 
 def ratio(analysis, **options):
-    given = {"by": analysis.by, "baseline": analysis.baseline, "labelled": analysis.ladder} | options
-    return charts.ratio_chart(analysis.columns, analysis.rows, analysis.axes, analysis.response, **given)
+    given = {"link": analysis.link, "baseline": analysis.baseline, "labelled": analysis.ladder} | options
+    a = analysis
+    return charts.ratio_chart(a.columns, a.records, a.rows, a.axes, a.response, **given)
 
 
 def test_the_ratio_chart_has_a_choice_for_each_ratio_over_the_same_records(analysed):
     a = analysed("sweep")
     chart = ratio(a)
-    assert [choice.label for choice in chart.choices] == [axis.title for axis in a.axes]
-    for choice, axis in zip(chart.choices, a.axes, strict=True):
+    axes = (a.link.x, *(axis for axis in a.axes if axis is not a.link.x))
+    assert [choice.label for choice in chart.choices] == [axis.title for axis in axes]
+    for choice, axis in zip(chart.choices, axes, strict=True):
         drawing = as_(Scatter, choice.drawing)
         assert drawing.data.dataset == "records"
         shown = [(row[drawing.x.field], row[drawing.y.field]) for row in drawing.data.rows]
@@ -31,7 +33,22 @@ def test_the_ratio_chart_has_a_choice_for_each_ratio_over_the_same_records(analy
         for row in drawing.data.rows:
             low, middle, high = (as_(float, row[name]) for name in ("tflops_p20", drawing.y.field, "tflops_p80"))
             assert low <= middle <= high
-    assert known(as_(Scatter, chart.choices[0].drawing).colours).title == a.by[0].title
+    colours = known(as_(Scatter, chart.choices[0].drawing).colours)
+    assert colours.title.startswith(a.link.by.name)
+    assert [shade.value for shade in colours.shades] == [group.value for group in a.link.groups]
+
+
+def test_points_that_differ_in_the_asked_parameter_alone_are_joined(analysed):
+    a = analysed("sweep")
+    drawing = as_(Scatter, ratio(a).choices[0].drawing)
+    assert len(drawing.joined) == len(a.link.paths) > 0
+    shown = {(row[drawing.x.field], row[drawing.y.field]) for row in drawing.data.rows}
+    for trace, path in zip(drawing.joined, a.link.paths, strict=True):
+        assert set(trace.points) <= shown
+        assert len(trace.points) == len(path)
+    assert drawing.valued == next(c.key for c in a.columns if c.name == f"p.{a.link.parameter}")
+    assert f"n = {a.link.pooled.n}" in drawing.caption
+    assert as_(Scatter, ratio(analysed("ladder")).choices[0].drawing).joined == ()
 
 
 def test_failed_variants_are_in_no_chart_of_records(analysed):
@@ -51,9 +68,9 @@ def test_predicted_figures_have_no_span_and_a_ladder_has_labels(analysed):
 
 def test_equal_titles_get_their_kinds(analysed):
     a = analysed("sweep")
-    twins = (a.axes[0], replace(a.axes[1], title=a.axes[0].title, kind="emulated"))
+    twins = (a.link.x, replace(a.link.x, kind="emulated"))
     labels = [choice.label for choice in ratio(replace(a, axes=twins)).choices]
-    assert labels == [f"{a.axes[0].title}, static", f"{a.axes[0].title}, emulated"]
+    assert labels == [f"{a.link.x.title}, static", f"{a.link.x.title}, emulated"]
 
 
 def test_a_curve_has_a_choice_for_each_part_in_the_same_colours(along_n):

@@ -81,7 +81,7 @@ def test_a_suspect_variant_is_among_the_failures_with_its_condition_and_not_firs
     page, _ = written(store)
     data = page.json("data")
     failures = " ".join(page.ids["failures"].split())
-    assert best.variant in failures
+    assert best.label in failures
     assert f"{Condition.FULL_SIZE}: misaligned" in failures
     assert Status.SUSPECT in data["failed"]
     assert Status.PARTIAL not in data["failed"]
@@ -172,15 +172,46 @@ def test_the_runtime_is_kept_and_made_again_where_the_kept_one_is_damaged(tmp_pa
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        (Advice((FINDING,), (Skipped(Rule.CODE_SIZE, "SASS"),)), ["tail wave", "133 blocks", "not checked: code size"]),
+        (
+            Advice((FINDING,), (Skipped(Rule.CODE_SIZE, "SASS"),)),
+            ["tail wave", "133 blocks", "2.00 x faster without it (predicted). Remedy: 132 blocks"],
+        ),
         (Advice(()), ["no performance findings: all"]),
-        (Advice((), (Skipped(Rule.CODE_SIZE, "SASS"),)), []),
+        (
+            Advice((), (Skipped(Rule.CODE_SIZE, "SASS"),)),
+            ["No finding; 1 of 15 rules were not checked (they need SASS)."],
+        ),
     ],
     ids=["a finding", "none of all rules", "none of some rules"],
 )
-def test_findings_on_the_best_variant_stand_below_the_answer(make, monkeypatch, said, shown):
+def test_what_to_change_in_the_best_variant_stands_on_the_first_screen(make, monkeypatch, said, shown):
     monkeypatch.setattr("lab.report.page.page.advice_on", lambda store, record: said)
     html = render(make("sweep"))[0].read_text(encoding="utf-8")
     text = html.partition('<section id="answer"')[2].partition("</section>")[0]
-    assert ('id="advice"' in text) is bool(shown)
+    assert 'id="advice"' in text
     assert all(words in text for words in shown)
+
+
+def test_the_first_screen_names_the_gpu_and_answers_for_the_fastest_and_the_slowest(make):
+    html = render(make("sweep"))[0].read_text(encoding="utf-8")
+    text = html.partition('<section id="answer"')[2].partition("</section>")[0]
+    assert "on NVIDIA H200, driver" in text
+    for label in ("Fastest", "Why the slowest is slow", "What to change", "Is it right?"):
+        assert f"<dt>{label}</dt>" in text
+    without = render(make("no_gpu"))[0].read_text(encoding="utf-8").partition('<section id="answer"')[2]
+    assert "predicted for NVIDIA H200; No CUDA GPU was found" in without
+
+
+def test_variants_are_named_by_their_parameters_and_ranked_in_the_second_column(make):
+    store = make("sweep")
+    page, _ = written(store)
+    data = page.json("data")
+    assert data["names"] == [record.label for record in store.records()]
+    assert [column["name"] for column in data["columns"]][:2] == ["variant", "measured_tflops"]
+
+
+def test_listings_take_what_the_figures_leave_of_a_page(make, monkeypatch):
+    monkeypatch.setattr("lab.report.page.page.PAGE_BYTES", 0)
+    monkeypatch.setattr("lab.report.page.page.LEAST_BUDGET", 1)
+    page, _ = written(make("sweep"))
+    assert page.json("data")["variants"] == {}
