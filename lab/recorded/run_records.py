@@ -67,7 +67,7 @@ class BuildRecord:
             `_Z3addIfEvPT_`.
         launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`,
             `cluster`, `hidden_pointers` and `scratch_bytes`.
-        warnings: Of the compiler, a line each, with their place; without names that are never used.
+        warnings: Of the compiler, without names that are never used, and of lab on the source: a line each, with place.
         lacking: Why there is no SASS, with the package that lists it; empty where there is.
     """
 

@@ -40,9 +40,9 @@ class Remarks:
 
     def _warnings(self) -> Iterator[str]:
         for text, times in self._warned.most_common(_MOST):
-            yield f"The compiler warned about {times} of {len(self._met)} variants: {text}"
+            yield f"In {times} of {len(self._met)} variants: {text}"
         if (further := len(self._warned) - _MOST) > 0:
-            yield f"Further warnings of the compiler: {further}. The file build.log of each variant has them."
+            yield f"Further warnings: {further}. The file build.log of each variant has those of the compiler."
 
     def _idle(self) -> Iterator[str]:
         values: dict[str, set[Hashable]] = defaultdict(set)

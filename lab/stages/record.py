@@ -14,6 +14,7 @@ from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, runs_on, target_gpu
 from lab.hardware.tensormaps import TensorMap, find
+from lab.isa.cuda.names import template_parameters_in_conditions
 from lab.isa.ptx.gridsync import grid_sync_entries
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, delayed, predict, predict_sequence
@@ -223,7 +224,7 @@ def inspected(
             seconds=outcome.build.seconds,
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
-            warnings=warnings_in(outcome.build.log, _idle(planned)),
+            warnings=(*warnings_in(outcome.build.log, _idle(planned)), *_constant_conditions(planned)),
             lacking=outcome.disassembly.lacking,
         ),
     )
@@ -261,12 +262,34 @@ def _idle(planned: Planned) -> list[tuple[str, int, int]]:
     template = planned.point.kernel.template
     if not isinstance(template, PlainTemplate):
         return []
-    launched_names = {*planned.request.kernels, *planned.launches.entries}
-    launched = {kernel.qualified_name for name in launched_names for kernel in template.kernels_named(name)}
+    launched = _launched_names(planned, template)
     return [
         (planned.request.name, kernel.line, template.text.count("\n", 0, kernel.body[1]) + 1)
         for kernel in template.own_kernels
         if kernel.qualified_name not in launched
+    ]
+
+
+def _launched_names(planned: Planned, template: PlainTemplate) -> set[str]:
+    names = {*planned.request.kernels, *planned.launches.entries}
+    return {kernel.qualified_name for name in names for kernel in template.kernels_named(name)}
+
+
+def _constant_conditions(planned: Planned) -> list[str]:
+    """Return a warning for each template parameter that `#if` tests in the launched kernels of a user's file."""
+    template = planned.point.kernel.template
+    if not isinstance(template, PlainTemplate):
+        return []
+    launched = _launched_names(planned, template)
+    lines: dict[str, list[str]] = {}
+    for kernel in template.own_kernels:
+        if kernel.qualified_name in launched:
+            for line, name in template_parameters_in_conditions(template.text, kernel):
+                lines.setdefault(name, []).append(str(line))
+    return [
+        f"{planned.request.name}({', '.join(places)}): #if tests the template parameter {name}, which the preprocessor "
+        "does not see: it reads 0, whatever the argument is"
+        for name, places in lines.items()
     ]
 
 

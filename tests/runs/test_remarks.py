@@ -69,10 +69,10 @@ def test_warnings_are_counted_over_variants_and_the_rarest_left_out(variant):
     further = [tuple(f"k.cu({j}): b" for j in range(2, 5) if j <= i) for i in range(5)]
     records = [variant(f"{i}", i=i, warnings=("k.cu(1): a", *further[i])) for i in range(5)]
     assert notes(*records, records[0]) == (
-        "The compiler warned about 5 of 5 variants: k.cu(1): a",
-        "The compiler warned about 3 of 5 variants: k.cu(2): b",
-        "The compiler warned about 2 of 5 variants: k.cu(3): b",
-        "Further warnings of the compiler: 1. The file build.log of each variant has them.",
+        "In 5 of 5 variants: k.cu(1): a",
+        "In 3 of 5 variants: k.cu(2): b",
+        "In 2 of 5 variants: k.cu(3): b",
+        "Further warnings: 1. The file build.log of each variant has those of the compiler.",
     )
 
 

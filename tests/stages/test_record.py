@@ -153,6 +153,25 @@ def test_kernels_of_the_file_that_are_not_launched_are_idle(tmp_path):
     assert records._idle(cast("Any", planned)) == []
 
 
+def test_conditions_on_template_parameters_of_launched_kernels_are_warned_about(tmp_path):
+    body = "{\n#if TWICE\n  *x = 2;\n#endif\n}\n"
+    (tmp_path / "k.cu").write_text(
+        "".join(f"template <int TWICE> __global__ void {name}(float *x) {body}" for name in "ab")
+    )
+    text = 'source: k.cu\nkernel: b<1>\narguments: {x: "out float32[1]"}\ngrid: 1\nblock: 1\n'
+    template = from_text(text, tmp_path / "k.yaml").kernels[0].template
+    planned = SimpleNamespace(
+        point=SimpleNamespace(kernel=SimpleNamespace(template=template)),
+        request=SimpleNamespace(name="k.cu", kernels=("b<1>",)),
+        launches=SimpleNamespace(entries=()),
+    )
+    (warning,) = records._constant_conditions(cast("Any", planned))
+    assert warning.startswith("k.cu(7): #if")
+    assert "TWICE" in warning
+    planned.point.kernel.template = None
+    assert records._constant_conditions(cast("Any", planned)) == []
+
+
 def test_only_the_launches_beside_the_main_one_are_overhead():
     gpu = gpu_for("H200")
     before = Launch("before", (1, 1, 1), (32, 1, 1), 0, (), bytes_moved=10**6)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from lab.isa.cuda.definitions import definitions, uncommented
-from lab.isa.cuda.kernels import read_kernels, template_parameter
+from lab.isa.cuda.kernels import SourceKernel, read_kernels, template_parameter
 from lab.isa.cuda.tokens import Token, TokenKind, live_tokens
 from lab.isa.cuda.tree import SourceTree, declarators, declared_name, line, parse_branches, written
 from lab.isa.cuda.types import TYPE_NAMES
@@ -47,6 +47,7 @@ _BUILTINS = frozenset(
         """,
     )
 )
+_TESTS = re.compile(r"#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
 _READS = re.compile(r"#\s*(?:if|elif|pragma\s+unroll)\b(.*)$")
 _WORD = re.compile(r"[^\W\d]\w*")
 _FREE_WORD = re.compile(r"(?<![\w.:])[^\W\d]\w*+(?!\s*::)")
@@ -246,6 +247,27 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
                 if word not in known_names and _is_unknown(word):
                     expected.setdefault(word, ExpectedMacro(word, None, token.line))
     return tuple(sorted(expected.values(), key=lambda macro: macro.line))
+
+
+def template_parameters_in_conditions(text: str, kernel: SourceKernel) -> tuple[tuple[int, str], ...]:
+    """Return the template parameters of a kernel that `#if` conditions in its body test, each with its line.
+
+    The preprocessor runs before templates are instantiated: such a name is not a macro, so that `#if` reads it as 0 and
+    `#ifdef` as undefined (C++17, 19.1 [cpp.cond]), whatever the template's argument is.
+
+    Args:
+        text: The source.
+        kernel: A kernel that it defines.
+    """
+    names = {parameter.name for parameter in kernel.template or ()} - {macro.name for macro in definitions(text)}
+    return tuple(
+        (token.line, word)
+        for token in live_tokens(text)
+        if token.kind is TokenKind.DIRECTIVE and kernel.body[0] <= token.start < kernel.body[1]
+        if (match := _TESTS.match(uncommented(token.text)))
+        for word in dict.fromkeys(_WORD.findall(match[1]))
+        if word in names
+    )
 
 
 def _words(*texts: str) -> list[str]:

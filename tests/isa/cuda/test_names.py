@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.isa.cuda.names import declared_line, expected_macros, parameter_line, template_line, used_names
+from lab.isa.cuda.kernels import read_kernels
+from lab.isa.cuda.names import (
+    declared_line,
+    expected_macros,
+    parameter_line,
+    template_line,
+    template_parameters_in_conditions,
+    used_names,
+)
 
 SOURCES = Path(__file__).parents[2] / "support" / "cuda"
 
@@ -308,3 +316,25 @@ def test_where_a_template_has_a_parameter(text, line):
 
 def test_used_names_of_hidden_code_are_none():
     assert used_names("#if 0\na\n#endif\nb /* c */ 'd' 1e") == {"if", "endif", "b"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("#if TWICE", ((3, "TWICE"),)),
+        ("#  ifdef TWICE // a buffer more", ((3, "TWICE"),)),
+        ("#if defined(TWICE) && !TWICE || N > 2", ((3, "TWICE"), (3, "N"))),
+        ("#ifndef OTHER  // TWICE", ()),
+        ("#pragma unroll N", ()),
+        ("if (TWICE)", ()),
+    ],
+)
+def test_template_parameters_that_the_preprocessor_tests(condition, expected):
+    body = f"{{\n{condition}\n  x[0] = 1;\n#endif\n}}"
+    text = f"template <int TWICE, int N>\n__global__ void k(int *x) {body}\n__global__ void other(int *x) {body}"
+    kernel, other = read_kernels(text)
+    assert template_parameters_in_conditions(text, kernel) == expected
+    assert template_parameters_in_conditions(text, other) == ()
+    defining = f"#define TWICE 1\n{text}"
+    further = template_parameters_in_conditions(defining, read_kernels(defining)[0])
+    assert further == tuple((line + 1, name) for line, name in expected if name != "TWICE")
