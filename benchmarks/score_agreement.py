@@ -379,8 +379,8 @@ constant was fitted: they stood in the files named above before, or are those of
 
 ## Kernels of a user's own
 
-Eight kernels in the short form. Out of sample the score reached 90 % with five of the eight; starts of blocks and atomics
-were added with their misses in view, so this table is not out of sample:
+Eight kernels in the short form. Out of sample the score reached 90 % with five of the eight; starts of blocks and
+atomics were added with their misses in view, so this table is not out of sample:
 
 {own}
 

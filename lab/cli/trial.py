@@ -129,7 +129,7 @@ def _try_triton(source: Path, request: Asked) -> TrialDraft:
     keys: dict[str, Any] = yamlfile.parse(text, source.with_suffix(".yaml")).data
     keys["source"] = f"{source.resolve()}:{function.name}"
     keys.pop("question", None)
-    notes = _problem(keys, request.problem)
+    notes = _problem(keys, request.problem, {})
     named = set[str]()
     for words in request.parameters:
         name, values = _pair(words, "-D", "BLOCK=128,256")

@@ -30,11 +30,11 @@ def _traced_once() -> Iterator[None]:
     traced = api._traced
 
     @wraps(traced)
-    def traced_once(request):
+    def traced_once(request, tables):
         if request.program.kernel.name in _SEEN:
             return None, ()
         _SEEN.add(request.program.kernel.name)
-        return traced(request)
+        return traced(request, tables)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "_traced", traced_once)
