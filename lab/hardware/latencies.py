@@ -296,6 +296,9 @@ def latencies_for(arch: str) -> SmLatencies:
         return compared
     documented, source = _DOCUMENTED.get(arch, ({}, ""))
     fallback = f"figures of {_REFERENCE} where undocumented for {arch}"
-    # the efficiency of sm_90's tensor cores does not carry over to other architectures
-    reference = replace(_LATENCIES[_REFERENCE], warp_products=1.0, group_products=1.0, tensor_clock=1.0)
+    # the efficiency of sm_90's tensor cores does not carry over to other architectures, nor does its rate of block
+    # starts, which would bound a vector addition on any GPU with more bandwidth
+    reference = replace(
+        _LATENCIES[_REFERENCE], warp_products=1.0, group_products=1.0, tensor_clock=1.0, block_start_s=0.0
+    )
     return replace(reference, **documented, compared=False, source="; ".join(filter(None, [source, fallback])))

@@ -683,3 +683,10 @@ def test_products_of_warpgroups_take_as_long_as_their_operands_are_read():
     # what one warp multiplies comes from registers
     alone = score(H200, [replace(ONE_AN_SM, products={"float16": 132e9}, wavefronts=132 * 1e7)], 0).resources
     assert alone["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.warp_products / CLOCK)
+
+
+def test_a_gpu_that_nobody_measured_is_not_bound_by_the_block_starts_of_another():
+    """A vector addition of 16 million floats."""
+    adds = replace(WORK, blocks=65536, instructions=65536.0 * 8 * 20)
+    assert score(gpu_for("B200"), [adds], 3 << 26).bound == "DRAM"
+    assert "starts of blocks" in score(H200, [adds], 3 << 26).resources

@@ -105,7 +105,7 @@ def parts():
 @pytest.fixture
 def untraced(monkeypatch):
     """The first blocks are not executed once more for what they read again, which nothing here looks at."""
-    monkeypatch.setattr(api, "_traced", lambda request: (None, ()))
+    monkeypatch.setattr(api, "_traced", lambda request, tables: (None, ()))
 
 
 @pytest.mark.parametrize(("files", "sampled", "turn"), list(parts()))
