@@ -295,6 +295,7 @@ with matrix instructions, as [below](#matrix-instructions):
 | L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
+| local memory (spills) | as other accesses; of the resident threads' spills, what exceeds L1 in L2, L2 in DRAM | SASS |
 | latency | see below, over the resident blocks | `lab/hardware/latencies.py` |
 | DRAM (whole GPU) | least bytes, and the unfilled part of stored sectors, at 0.867 of the bandwidth | copy_mapping |
 

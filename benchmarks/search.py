@@ -35,17 +35,24 @@ from recorded_space import FOLDER, RecordedSpace, read
 
 from lab.search import local, surrogate_model
 from lab.search.search import Moves, Search
-from lab.search.search_space import Place, SearchAxis, SearchSpace
+from lab.search.search_space import Place, SearchAxis, SearchSpace, in_random_order
 
 COVERED: Final = 0.95
 NEAR: Final = (0.05, 0.01)
 
 MOST_EVALUATIONS: Final = 1000
 
+
+def at_random(space: SearchSpace, rng: random.Random) -> Moves:
+    """Yield points in uniformly random order."""
+    for place in in_random_order(space, rng):
+        yield [place]
+
+
 Start = Callable[[SearchSpace, random.Random, surrogate_model.Prior], Moves]
 
 STRATEGIES: Final[Mapping[str, Start]] = {
-    "random": lambda space, rng, _: local.at_random(space, rng),
+    "random": lambda space, rng, _: at_random(space, rng),
     "annealing": lambda space, rng, _: local.annealing(space, rng),
     "genetic": lambda space, rng, _: local.genetic(space, rng),
     "differential evolution": lambda space, rng, _: local.differential_evolution(space, rng),

@@ -40,6 +40,37 @@ def test_a_package_says_what_it_is_for_and_defines_nothing(face: Path) -> None:
         assert not rest, f"{relative(face)} hands names on: import the module that defines them"
 
 
+def imported_modules(module: Path) -> set[str]:
+    """Return the modules of lab that a module imports, also for annotations alone."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return names
+
+
+def test_a_room_names_the_modules_that_other_rooms_import() -> None:
+    modules, used = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for path in MODULES:
+        room, *rest = path.relative_to(LAB).with_suffix("").parts
+        modules[room].add(".".join(rest))
+    for path in LAB.rglob("*.py"):
+        for name in imported_modules(path):
+            _, room, module, *_ = [*name.split(".", 2), "", "", ""]
+            if room != path.relative_to(LAB).parts[0] and module in modules.get(room, ()):
+                used[room].add(module)
+    wrong = {}
+    for room, own in modules.items():
+        listed = "all" if used[room] == own else ", ".join(f"`{module}`" for module in sorted(used[room]))
+        sentence = f"Modules that other rooms import: {listed}."
+        if sentence not in " ".join((LAB / room / "__init__.py").read_text(encoding="utf-8").split()):
+            wrong[f"lab/{room}/__init__.py"] = sentence
+    assert wrong == {}
+
+
 def defines_something(module: Path) -> bool:
     """Constants and type aliases alone leave nothing to test."""
     body = ast.parse(module.read_text(encoding="utf-8")).body

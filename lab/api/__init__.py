@@ -1,1 +1,4 @@
-"""The Python API beyond plain pipeline calls: experiments as mappings, arrays, and Kernel Tuner's interface."""
+"""The Python API beyond plain pipeline calls: experiments as mappings, arrays, and Kernel Tuner's interface.
+
+Modules that other rooms import: `executing`, `kernel_tuner.tune`, `running`.
+"""

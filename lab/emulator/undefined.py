@@ -93,6 +93,7 @@ class UndefinedValues:
         """Start with possibly unwritten registers and all local memory undefined."""
         program, threads = storage.program, storage.batch.threads
         self._storage, self._findings, self._static = storage, findings, program.definedness
+        self._block_ends = frozenset(block.end for block in program.blocks)
         self._sources: list[str | _Load | _Exchange] = [""]
         self._loads: dict[int, int] = {}
         self._origins: dict[tuple[int, str], Origins] = {}
@@ -167,7 +168,7 @@ class UndefinedValues:
         A terminator's results, such as a barrier's, count as defined afterwards.
         """
         number, instruction = self._storage.program.code[position]
-        roles, ends = self._static.roles(position), self._ends(position)
+        roles, ends = self._static.roles(position), position in self._block_ends
         names = (instruction.predicate,) if instruction.predicate else ()
         checked = [self._origins[number, name] for name in names if (number, name) in self._origins]
         writes: list[Origins] = []
@@ -186,9 +187,6 @@ class UndefinedValues:
                     origins[lanes.rows] = 0
 
         return check
-
-    def _ends(self, position: int) -> bool:
-        return any(block.end == position for block in self._storage.program.blocks)
 
     def _following(self, sides: _Sides) -> Act | None:
         """Return the propagation of origins from an instruction's sources to its results."""

@@ -123,14 +123,6 @@ def check_size(*size: int) -> Size:
     return tuple(map(int, size))
 
 
-def best_single(grid: Grid) -> tuple[str, Loss]:
-    """Return the kernel with the least mean loss, of those measured at the most sizes, and its loss."""
-    measured_counts = np.isfinite(grid.losses).sum(axis=0)
-    mean = np.where(measured_counts == measured_counts.max(), np.nansum(grid.losses, axis=0), np.inf)
-    name = grid.kernels[int(mean.argmin())]
-    return name, loss_of(grid, [name] * len(grid.sizes))
-
-
 def loss_of(grid: Grid, picked: Sequence[str]) -> Loss:
     """Return the loss of one picked kernel per size of a grid.
 

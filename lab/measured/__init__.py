@@ -1,1 +1,4 @@
-"""Measurements: times with their statistics, and hardware counters."""
+"""Measurements: times with their statistics, and hardware counters.
+
+Modules that other rooms import: all.
+"""

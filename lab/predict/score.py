@@ -1,85 +1,9 @@
 """A predicted time of any kernel from the counts of an emulation, to rank variants without measurements.
 
-Each GPU resource would need a certain time by itself. The score combines these times by their norm of order 4,
-``(sum of t^4)^(1/4)``: nearly the largest, and up to 19 % more if two are equal, since resources overlap imperfectly.
-Launch overhead is added. Times of a launch are those of the SM with the most blocks
-(``ceil(blocks / SMs)``, the tail effect of a grid that does not fill its last wave):
-
-issue slots
-    warp instructions / 4: each of the four schedulers issues one per cycle.
-instruction fetch
-    Warp instructions of code longer than the nearest instruction cache, straight-line or in a loop, at the rate that
-    experiments/micro/code_size measured for this code size and number of resident warps.
-arithmetic
-    float and fma 128, integer and compare 64, special 16, shuffle 32 lanes/cycle and SM (CUDA C++ Programming Guide,
-    Throughput of Native Arithmetic Instructions, 9.0), convert 32; fma in float64 at its own rate. Measured by
-    experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
-tensor cores
-    Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
-    mma.sync and wgmma each reach a fraction on sm_90. wgmma reads its operands from shared memory, where small shapes
-    take longer; in clusters it competes with a part of the copies there. It reaches the same fraction of that rate.
-power (whole GPU)
-    wgmma multiply-adds at 0.71 of that rate: with all SMs busy, the GPU lowers its clock. Idle time counts, so a kernel
-    whose SMs stall keeps the clock. It limits the total time, by a norm of order 16.
-load/store units
-    Memory instructions, one of 32 lanes per cycle.
-shared memory
-    Wavefronts, one per cycle, as counted by the emulation: bank conflicts are included.
-constant cache
-    Passes of divergent constant loads: one for each distinct word of a request, two cycles each
-    (experiments/micro/constants). A word that all lanes read is an operand of the instruction that uses it.
-L1
-    The larger of two: passes through its data banks, one per cycle (experiments/micro/l1_reuse, all lanes in one bank),
-    and tag lookups of 128-byte lines, 2.8 per cycle (experiments/micro/random_sectors, lanes in different banks).
-    Uncoalesced accesses are included. Records without passes count one per line.
-L2 reads, L2 writes
-    Bytes of sectors over L2's bandwidth per SM and cycle (`lab.hardware.latencies`). L1 serves repeated reads as in
-    `lab.predict.caches`; for records without reuse data, see `Reuse`. Bulk copies bypass L1. L2 sends those that fill
-    stages at 55 bytes per cycle and SM over all SMs, and slower if rows begin within lines.
-stages, copies
-    Asynchronous copies that fill a ring of stages in shared memory (multistage pipeline). A stage is ready when its
-    last line has arrived, 900 cycles after the request from DRAM or 502 from L2, and its wavefronts are written. All
-    stages of the ring but the one being read are in flight. Blocks that load the same lines wait for DRAM together. A
-    producer warp issues the next stage once the MMAs of the next step are queued, so a round takes one arrival and a
-    step's MMAs except its last instruction, plus 140 cycles in a cluster. If the warps that copy also multiply, each
-    step takes its wait: a latency, and its bytes at 26 per cycle; for wgmma also its MMAs.
-atomics
-    Serialised updates of global memory, spread over the L2 slices of the updated elements (`busy_slices`); atomics in
-    shared memory count as wavefronts.
-starts of blocks
-    0.6 ns each, over the whole GPU.
-DRAM
-    Compulsory bytes of the problem, plus the rest of each sector that stores fill only in part, at 0.867 of the
-    bandwidth; plus random and repeated reads that miss L2. Launches of a sequence with declared bytes move those, less
-    the data L2 can keep from one to the next. Half of it is added to the stages' time, since all blocks wait for the
-    same first steps of their tiles.
-local memory
-    Spills, from the SASS: load/store units and tags as for other accesses; the share of the resident threads' spills
-    that exceeds L1 goes to L2, and the share of that which exceeds L2 goes to DRAM.
-latency
-    Latency of a block over the resident blocks per SM, since occupancy hides it: the time its warps need alone, by the
-    order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start and end. In kernels
-    with matrix instructions, warps that meet at barriers also wait for each other's mma.sync on their sub-partition,
-    for the others' shared-memory reads, and for co-resident blocks, which do the same; the last blocks of an SM take a
-    separate round. Other blocks of more than 8 warps take 22 % more per doubling. A global load takes 900 cycles from
-    DRAM, 502 from L2 and 55 from L1; of loads waited for together, the last line counts. A warp waits for no more loads
-    than were emulated. Records without chains: 900 per group of global loads, as large as the hot region's; 20 per
-    barrier, 24 per shuffle, 4 per instruction (Jia et al., arXiv 1804.06826).
-ends of blocks
-    Prologue and epilogue of kernels with matrix instructions: the time until the first stage is ready, and the time to
-    convert and store the accumulators, no faster than L2 accepts them. With one resident block per SM, the tensor cores
-    idle meanwhile, in every tile, unless warps alternate by a named barrier (ping-pong); with several blocks,
-    only once. It is added to the rest.
-
-Persistent blocks make whole passes or take whole tiles. The blocks of a cluster start together, as many clusters as the
-GPU likely holds (`lab.hardware.clusters`). All times are those of the block with the most work, except those of the
-whole GPU; DRAM's is scaled, since the last blocks do not saturate it.
-
-Launches shorter than 50 µs are timed back to back, so that launch overhead overlaps and L2 is warm (`warm_below_s`).
-
-docs/explanation/score.md, generated by benchmarks/score_agreement.py, compares the score with times on an H200. The
-order of the norm and the charge for partly filled sectors were tuned on its errors. The other constants come from
-`lab.hardware.latencies` and the documents named above; a shuffle is assumed to have shared-memory latency.
+Each GPU resource would need a certain time by itself, on the SM with the most blocks. The score combines these times by
+their norm of order 4, ``(sum of t^4)^(1/4)``: nearly the largest, and up to 19 % more if two are equal, since resources
+overlap imperfectly. Launch overhead is added. docs/explanation/score.md has the time of each resource with the source
+of its constants, and compares the score with times on an H200.
 
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
 groups of `_GROUPS` serialised with no reuse in L1.

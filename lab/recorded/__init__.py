@@ -1,1 +1,4 @@
-"""The records of variants and runs: frozen values that models and reports read and `store/` keeps."""
+"""The records of variants and runs: frozen values that models and reports read and `store/` keeps.
+
+Modules that other rooms import: all.
+"""

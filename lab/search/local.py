@@ -1,4 +1,4 @@
-"""Strategies without a surrogate model: random, exhaustive, annealing, and three population-based ones.
+"""Strategies without a surrogate model: exhaustive, annealing, and three population-based ones.
 
 Each is a generator of type `lab.search.search.Moves` and, if possible, never ends: the caller limits the budget.
 Costs are logarithms of times, so a difference of 0.01 is one per cent.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.search.search import Moves
-from lab.search.search_space import Place, SearchSpace, in_random_order
+from lab.search.search_space import Place, SearchSpace
 
 _HOT: Final = 0.03
 _COLD: Final = 0.005
@@ -43,18 +43,6 @@ _LEADERS: Final = 3
 
 _PATIENCE: Final = 5
 """Generations without progress after which half of a population is replaced by random points."""
-
-
-def at_random(space: SearchSpace, rng: random.Random, batch: int = 1) -> Moves:
-    """Yield points in uniformly random order."""
-    group: list[Place] = []
-    for place in in_random_order(space, rng):
-        group.append(place)
-        if len(group) == batch:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def one_by_one(space: SearchSpace, _rng: random.Random, batch: int = 1) -> Moves:

@@ -12,4 +12,8 @@ is there afterwards. SQLite serves better than a file that grows: it recovers by
 (write-ahead log, synced before a transaction counts), replaces a winner's record in place, and reads one record of ten
 thousand without the others. A variant's files are written before its record, and `provenance.json`, which holds the
 sizes of the others, is the last of them: so a record whose files were lost in a power failure is recognised.
+
+Modules that other rooms import: `advice`, `codec`, `constants`, `database`, `decoding`, `figures`, `lean`, `memo`,
+`previous`, `published`, `record_files`, `resume`, `roles`, `tensor`, `tuned`, `tuning`, `tuning_model`, `verdicts`,
+`writer`.
 """

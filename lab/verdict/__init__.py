@@ -1,1 +1,4 @@
-"""The evidence for a verdict: sampled blocks, the elements that all blocks together write, launch limits."""
+"""The evidence for a verdict: sampled blocks, the elements that all blocks together write, launch limits.
+
+Modules that other rooms import: all.
+"""

@@ -8,7 +8,7 @@ from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.base.sizes import Size
-from lab.library.grid import Grid, best_single, check_size, loss_of
+from lab.library.grid import Grid, check_size, loss_of
 
 GRID = Grid.of({(1, 1, 1): {"a": 1.0, "b": 2.0}, (2, 1, 1): {"a": 3.0, "b": 2.0}})
 
@@ -36,16 +36,6 @@ def test_sizes_at_which_the_picked_kernel_was_not_measured_count_apart() -> None
     assert (loss.sizes, loss.unmeasured) == (1, 1)
     with pytest.raises(UserError, check=coded("nothing-left", found=["a", "b"])):
         loss_of(grid, ["b", "a"])
-
-
-def test_the_best_single_kernel_loses_least_on_average() -> None:
-    name, loss = best_single(GRID)
-    assert (name, loss.mean) == ("a", 0.25)
-
-
-def test_the_best_single_kernel_was_measured_at_as_many_sizes_as_any() -> None:
-    grid = Grid.of({(1, 1, 1): {"rare": 1.0, "common": 2.0}, (2, 1, 1): {"common": 2.0}})
-    assert best_single(grid)[0] == "common"
 
 
 @pytest.mark.parametrize(
@@ -87,15 +77,6 @@ def test_the_worst_size_and_the_mean_of_those_that_are_known() -> None:
     assert (loss.mean, loss.max, loss.worst, loss.sizes, loss.unmeasured) == (1.75, 3.0, (1, 1, 1), 2, 1)
     assert loss_of(grid, ["a", "b", "b"]).unmeasured == 0
     assert loss_of(grid, ["a", "x", "b"]).unmeasured == 1
-    name, best = best_single(grid)
-    assert (name, best.mean, best.worst) == ("b", 1.0, (1, 1, 1))
-
-
-def test_the_kernel_of_the_most_sizes_wins_even_where_it_loses_more() -> None:
-    grid = Grid.of({(m, 1, 1): {"b": 2.0, **({"a": 1.0} if m < 3 else {})} for m in (1, 2, 3)})
-    assert best_single(grid)[0] == "b"
-    even = Grid.of({(m, 1, 1): {"b": 2.0, "a": 1.0} for m in (1, 2, 3)})
-    assert best_single(even) == ("a", loss_of(even, ["a"] * 3))
 
 
 def test_a_kernel_twice_and_times_of_the_wrong_length_are_refused() -> None:

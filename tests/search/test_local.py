@@ -28,12 +28,6 @@ def test_every_point_is_taken_in_the_order_of_the_experiment():
     assert moves(local.one_by_one, lambda _: 0.0, 100) == list(SPACE.points)
 
 
-def test_random_order_has_every_point_once():
-    visited = moves(local.at_random, lambda _: 0.0, 100)
-    assert visited != list(SPACE.points)
-    assert sorted(visited) == sorted(SPACE.points)
-
-
 def test_annealing_walks_from_a_point_to_one_that_differs_in_one_axis():
     visited = moves(local.annealing, lambda place: float(place[0]), 40)
     here = visited[0]

@@ -10,7 +10,7 @@ import pytest
 
 from lab.search import local, surrogate_model
 from lab.search.search import Search
-from lab.search.search_space import SearchAxis, SearchSpace
+from lab.search.search_space import SearchAxis, SearchSpace, in_random_order
 
 SPACE = SearchSpace(
     (SearchAxis("a", tuple(range(8))), SearchAxis("b", tuple(range(8))), SearchAxis("c", ("x", "y", "z"))),
@@ -28,8 +28,16 @@ PRIOR = surrogate_model.Prior(
     {place: cost(place) * 0.8 if math.isfinite(cost(place)) else 0.5 for place in SPACE.points}
 )
 
+
+def at_random(space, rng, batch=1):
+    """Chance, which the strategies have to beat."""
+    places = list(in_random_order(space, rng))
+    for first in range(0, len(places), batch):
+        yield places[first : first + batch]
+
+
 STRATEGIES = {
-    "random": local.at_random,
+    "random": at_random,
     "exhaustive": local.one_by_one,
     "annealing": local.annealing,
     "genetic": local.genetic,
