@@ -72,7 +72,7 @@ class Draft:
         guesses: The guesses in it that a verdict rests on.
         warnings: Doubts about the host's code.
         threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
-        blocks: Sizes that no source mentions: numbers of blocks, with the elements that a block covers.
+        blocks: Sizes that no source mentions: numbers of blocks, with the elements along an axis that a block covers.
         launch: The host's launch.
     """
 
@@ -80,7 +80,7 @@ class Draft:
     guesses: tuple[Guess, ...] = ()
     warnings: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
-    blocks: Mapping[str, int] = field(default_factory=dict)
+    blocks: Mapping[str, str] = field(default_factory=dict)
     launch: HostLaunch = field(default_factory=HostLaunch)
 
 

@@ -63,7 +63,7 @@ class Inference:
     grid_line: int
     threads: Mapping[str, str]
     sizes: tuple[str, ...]
-    free: Mapping[str, int]
+    free: Mapping[str, str]
     derived: Mapping[str, str]
     degrees: Mapping[str, int]
     small: frozenset[str]
@@ -160,7 +160,7 @@ def infer(body: KernelBody, known: Known) -> Inference:
         next((side.line for side in grid if side.line), 0),
         threads,
         sizes,
-        free,
+        {name: texts.text(covered) for name, covered in free.items()},
         {name: texts.text(value) for name, value in derived.items()},
         {name: _degree(name, uses, len(grid)) for name in (*sizes, *free)},
         _small(body, limits, sizes),

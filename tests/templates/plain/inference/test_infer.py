@@ -85,7 +85,7 @@ def test_the_grid(statements, grid):
 
 def test_a_number_of_rows_that_only_the_grid_knows_is_a_size():
     found = inferred("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }")
-    assert (found.free, found.arrays["x"].shape) == ({"blocks": 1}, ("blocks", "n"))
+    assert (found.free, found.arrays["x"].shape) == ({"blocks": "n"}, ("blocks", "n"))
 
 
 def test_a_leading_dimension_is_the_length_of_a_row():
