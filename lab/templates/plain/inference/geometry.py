@@ -199,7 +199,7 @@ def infer_grid(
 
 
 def _covered(body: KernelBody, limits: Limits, axis: int) -> Polynomial:
-    """Return the elements along an axis that a block covers: those between two blocks over those between two threads."""
+    """Return the elements along an axis that a block covers: the distance of blocks over that of threads."""
     covered = ONE
     for access in body.accesses:
         threads = access.index.coefficient((THREAD[axis],))
