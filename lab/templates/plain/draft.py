@@ -443,7 +443,8 @@ def _sizes_of(name: str, facts: _Facts) -> tuple[str, str]:
     if path in inference.small:
         return "256", "256"
     if name in inference.free:
-        return _BLOCKS[min(len(inference.free), len(_BLOCKS)) - 1]
+        axes = sum(side in inference.free for side in inference.grid)
+        return _BLOCKS[min(axes or 1, len(_BLOCKS)) - 1]
     degree = inference.degrees.get(path, 1)
     if degree > 2:  # noqa: PLR2004 - a volume
         return "256", "24"

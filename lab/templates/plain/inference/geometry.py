@@ -200,13 +200,13 @@ def infer_grid(
 
 def _covered(body: KernelBody, limits: Limits, axis: int) -> Polynomial:
     """Return the elements along an axis that a block covers: the distance of blocks over that of threads."""
-    covered = ONE
+    covered: Polynomial | None = None
     for access in body.accesses:
         threads = access.index.coefficient((THREAD[axis],))
         step = access.index.coefficient((BLOCK[axis],)).quotient(threads) if threads.terms else None
-        if step is not None and step.terms and limits.larger(step, covered) == step:
+        if step is not None and step.terms and (covered is None or limits.larger(step, covered) == covered):
             covered = step
-    return covered
+    return covered or ONE
 
 
 def _counted(body: KernelBody, limits: Limits, axis: int) -> LaunchSide | None:

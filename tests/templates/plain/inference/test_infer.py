@@ -141,3 +141,13 @@ def test_a_number_that_only_picks_a_row_is_no_size():
     text = f"__global__ void k(float *x, int n, int row) {{ {ROW_COLUMN} x[r * n + c] += x[row * n + c]; }}"
     found = inferred(text)
     assert (found.sizes, found.arrays["x"].shape) == (("n",), ("n", "n"))
+
+
+def test_blocks_that_count_each_others_rows_are_as_many_along_both_axes():
+    found = inferred(
+        "__global__ void k(float *to, const float *from) {"
+        " int x = blockIdx.x * 8 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y, w = gridDim.x * 8;"
+        " to[(blockIdx.x * 8 + threadIdx.y) * w + blockIdx.y * 8 + threadIdx.x] = from[y * w + x]; }"
+    )
+    assert (found.grid, found.free) == (("blocks", "blocks"), {"blocks": "8"})
+    assert found.arrays["to"].shape == found.arrays["from"].shape == ("blocks", "8", "blocks", "8")
