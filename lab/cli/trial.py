@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.base import yamlfile
-from lab.base.errors import UserError, did_you_mean
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import evaluate
 from lab.cli.new import SourceFolders, choose_launched, read_sources, triton_function
 from lab.templates.plain.draft import Guess
 from lab.templates.plain.draft_sequence import drafted_sequence
@@ -186,7 +187,7 @@ def _set_sides(keys: dict[str, Any], threads: Sequence[str], block: str) -> None
             keys["parameters"].pop(name, None)
 
 
-def _problem(experiment: dict[str, Any], sizes: Mapping[str, str], blocks: Mapping[str, int]) -> list[str]:
+def _problem(experiment: dict[str, Any], sizes: Mapping[str, str], blocks: Mapping[str, str]) -> list[str]:
     """Set sizes, and return what the user may not expect of them.
 
     `--n` is the size of a kernel whatever the kernel calls it: its only size, all of them, or the elements along
@@ -199,7 +200,9 @@ def _problem(experiment: dict[str, Any], sizes: Mapping[str, str], blocks: Mappi
             raise _unknown(name, problem, f"--{name}", "the kernel has no such size")
         if not names:
             notes.append(f"--{name} {word} is not used: the kernel has no size that a caller sets")
-        values = {size: _whole_blocks(_value(word), blocks.get(size, 1) if size != name else 1) for size in names}
+        parameters = experiment.get("parameters") or {}
+        covered = {size: _largest(text, parameters) for size, text in blocks.items() if size != name}
+        values = {size: _whole_blocks(_value(word), covered.get(size, 1)) for size in names}
         if names and names != [name]:
             words = [size if values[size] == _value(word) else f"{size} to {values[size]}" for size in names]
             notes.append(f"--{name} {word} sets {' and '.join(words)}")
@@ -214,6 +217,16 @@ def _problem(experiment: dict[str, Any], sizes: Mapping[str, str], blocks: Mappi
 def _whole_blocks(size: Any, covered: int) -> Any:  # noqa: ANN401 - any value of YAML
     """Return the number of blocks that cover a size."""
     return -(-size // covered) if isinstance(size, int) else size
+
+
+def _largest(text: str, parameters: Mapping[str, Any]) -> int:
+    """Return the value of an expression with the largest values of the parameters; 1 where it names something else."""
+    names = {name: max(values) if isinstance(values, list) else values for name, values in parameters.items()}
+    try:
+        value = evaluate(text, names, at=Location(Path()), key="")
+    except UserError:
+        return 1
+    return value if isinstance(value, int) and value > 0 else 1
 
 
 def _meant(name: str, known: Mapping[str, Any]) -> list[str]:

@@ -94,6 +94,10 @@ def test_n_of_a_kernel_without_a_size_is_a_note(tmp_path):
     assert draft.experiment["problem"] == {"blocks": 2}
     assert "--n 77 sets blocks to 2" in draft.notes
     assert try_draft(tmp_path / "k.cu", Asked(problem={"blocks": "77"})).experiment["problem"] == {"blocks": 77}
+    (tmp_path / "t.cu").write_text("__global__ void k(float *x) { x[blockIdx.x * TILE + threadIdx.x] = 1; }")
+    draft = try_draft(tmp_path / "t.cu", Asked(problem={"n": "77"}))
+    assert draft.experiment["parameters"] == {"TILE": [8, 16, 32]}
+    assert draft.experiment["problem"] == {"blocks": 3}
     (note,) = try_draft(tmp_path / "f.cu", Asked(problem={"n": "77"})).notes
     assert "--n 77" in note
 

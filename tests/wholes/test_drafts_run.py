@@ -102,8 +102,8 @@ KINDS = {
             " for (int j = 0; j < 32; j += 8) to[(y + j) * width + x] = t[threadIdx.x][threadIdx.y + j]; }"
         ),
         {
-            "to": "out float32[1024 * blocks * blocks + 32 * blocks_y - 32 * blocks]",
-            "from": "float32[blocks_y, 32, blocks, 32]",
+            "to": "out float32[blocks, 32, blocks, 32]",
+            "from": "float32[blocks, 32, blocks, 32]",
         },
     ),
 }

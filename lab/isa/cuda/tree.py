@@ -146,6 +146,14 @@ def parse_expression(text: str) -> Node | None:
     return assignments[0].child_by_field_name("right") if is_one else None
 
 
+def function_around(node: Node) -> Node | None:
+    """Return the innermost function that a node is in."""
+    outer = node.parent
+    while outer is not None and outer.type != "function_definition":
+        outer = outer.parent
+    return outer
+
+
 def written(node: Node) -> str:
     """Return the text of a node, without comments and preprocessor lines."""
     return (node.text or b"").decode(_ENCODING)

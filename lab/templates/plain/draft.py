@@ -72,7 +72,7 @@ class Draft:
         guesses: The guesses in it that a verdict rests on.
         warnings: Doubts about the host's code.
         threads: Parameters that no source mentions: the sides of a block that may have any number of threads.
-        blocks: Sizes that no source mentions: numbers of blocks, with the elements that a block covers.
+        blocks: Sizes that no source mentions: numbers of blocks, with the elements along an axis that a block covers.
         launch: The host's launch.
     """
 
@@ -80,7 +80,7 @@ class Draft:
     guesses: tuple[Guess, ...] = ()
     warnings: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
-    blocks: Mapping[str, int] = field(default_factory=dict)
+    blocks: Mapping[str, str] = field(default_factory=dict)
     launch: HostLaunch = field(default_factory=HostLaunch)
 
 
@@ -443,7 +443,8 @@ def _sizes_of(name: str, facts: _Facts) -> tuple[str, str]:
     if path in inference.small:
         return "256", "256"
     if name in inference.free:
-        return _BLOCKS[min(len(inference.free), len(_BLOCKS)) - 1]
+        axes = sum(side in inference.free for side in inference.grid)
+        return _BLOCKS[min(axes or 1, len(_BLOCKS)) - 1]
     degree = inference.degrees.get(path, 1)
     if degree > 2:  # noqa: PLR2004 - a volume
         return "256", "24"

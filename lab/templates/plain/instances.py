@@ -15,7 +15,7 @@ from tree_sitter import Node
 from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.kernels import SourceKernel, TemplateParameter, read_kernels, template_parameter, type_aliases
 from lab.isa.cuda.names import NameKind, declarations
-from lab.isa.cuda.tree import SourceTree, declarators, declared_name, find, parse, words, written
+from lab.isa.cuda.tree import SourceTree, declarators, declared_name, find, function_around, parse, words, written
 from lab.isa.cuda.types import TYPE_NAMES
 
 _ASSUMED = "float"
@@ -134,7 +134,7 @@ class _Host:
 
     def _around(self, node: Node, depth: int) -> list[Scope]:
         """Return what stands for the parameters of the function around a node: one mapping for each of its calls."""
-        function = _function_around(node)
+        function = function_around(node)
         template = function.parent if function is not None else None
         if function is None or template is None or depth > _DEEPEST:
             return [{}]
@@ -248,7 +248,7 @@ class _Host:
 
     def _locals(self, node: Node) -> dict[str, str]:
         """Return the constants and names for types that the function around a node declares."""
-        function, found = _function_around(node), dict[str, str]()
+        function, found = function_around(node), dict[str, str]()
         if function is None:
             return found
         for one in find(function, "declaration", "alias_declaration", "type_definition"):
@@ -325,7 +325,7 @@ class _Host:
         return text if name is not None and text in self._scopes else ""
 
     def _type_of_name(self, value: Node, scope: Scope) -> str:
-        name, function = written(value), _function_around(value)
+        name, function = written(value), function_around(value)
         for place in [function, self._source.root] if function is not None else [self._source.root]:
             for node in find(place, "declaration", "parameter_declaration") if place is function else place.children:
                 if node.type not in ("declaration", "parameter_declaration"):
@@ -365,13 +365,6 @@ def _declared_scopes(source: SourceTree) -> dict[str, tuple[str, ...]]:
         if name is not None:
             found.setdefault(written(name), tuple(around))
     return found
-
-
-def _function_around(node: Node) -> Node | None:
-    outer: Node | None = node.parent
-    while outer is not None and outer.type != "function_definition":
-        outer = outer.parent
-    return outer
 
 
 def _template_arguments(call: Node) -> list[Node]:

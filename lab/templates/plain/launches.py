@@ -25,6 +25,7 @@ from lab.isa.cuda.tree import (
     declarators,
     declared_name,
     find,
+    function_around,
     line,
     parse,
     parse_expression,
@@ -198,7 +199,8 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
         ]
         called = dict(reversed([*sizes, *named]))  # of two parameters, a variable stands for the first
         names = {name: name for name in known if name not in called.values()} | called
-        reader, numbers = _Reader(host, names), _Reader(host, {})
+        function = function_around(launch)
+        reader, numbers = _Reader(host, names, function), _Reader(host, {}, function)
         grid, block, shared, stream, *_ = (*_items(call), None, None, None, None)
         variables = {one.name: word for one, part in passed if (word := _variable(part))}
         buffers = {one.name: variables[one.name] for one, _ in passed if one.is_pointer and one.name in variables}
@@ -347,14 +349,15 @@ def _joined(part: Node) -> str:
 class _Reader:
     """A translator of host expressions to experiment-file expressions."""
 
-    def __init__(self, host: HostCode, names: Mapping[str, str]) -> None:
+    def __init__(self, host: HostCode, names: Mapping[str, str], function: Node | None = None) -> None:
         """Store the host code, macros and names.
 
         Args:
             host: The host code.
             names: What names of the host are called in the experiment; other names are followed.
+            function: The function whose variables the expressions name, if it declares them.
         """
-        self._host, self._names = host, names
+        self._host, self._names, self._function = host, names, function
         self._steps = 0
 
     def sides(self, expression: Node, *, is_fixed: bool) -> tuple[str, ...]:
@@ -404,7 +407,7 @@ class _Reader:
 
     def _dimensions(self, name: str) -> Sequence[Node]:
         """Return the sides of a `dim3` the host declares once; nothing if there is none or its sides change."""
-        values = self._host.values.get(name, ())
+        values = self._values(name)
         return sides_of(values[0]) if len(values) == 1 and name not in self._host.reshaped else ()
 
     def _expression(self, node: Node) -> str:
@@ -455,13 +458,19 @@ class _Reader:
         result = _simplified(self._expression(node))
         return result if re.fullmatch(r"\w+|\w+\([^()]*\)", result) else f"({result})"
 
+    def _values(self, name: str) -> Sequence[Node]:
+        """Return what the host gives a name: in the function, or anywhere where the function gives it nothing."""
+        values = self._host.values.get(name, ())
+        own = [value for value in values if self._function is not None and function_around(value) == self._function]
+        return own or values
+
     def _value(self, name: str) -> Node:
         """Return the only value that the host assigns to a name.
 
         Raises:
             _Unknown: It gives it nothing or several values, or lets a function write there.
         """
-        values = self._host.values.get(name, ())
+        values = self._values(name)
         if name in self._host.changed | self._host.reshaped or len({_joined(value) for value in values}) != 1:
             raise _Unknown
         value = values[0]

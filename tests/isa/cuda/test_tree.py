@@ -11,6 +11,7 @@ from lab.isa.cuda.tree import (
     declarators,
     declared_name,
     find,
+    function_around,
     line,
     parse,
     parse_branches,
@@ -110,6 +111,14 @@ def test_words_without_some_nodes():
     [node] = parse("const float *x;").find("declaration")
     assert words(node) == ["const", "float", "*", "x", ";"]
     assert words(node, *declarators(node)) == ["const", "float", ";"]
+
+
+def test_the_function_around_a_node_is_the_innermost_one():
+    outside, inside = parse("int a = 1; void f() { if (a) { int b = 2; } }").find("init_declarator")
+    assert function_around(outside) is None
+    function = function_around(inside)
+    assert function is not None
+    assert words(function)[:2] == ["void", "f"]
 
 
 def test_a_text_that_takes_the_parser_too_long_counts_as_empty():

@@ -159,3 +159,14 @@ def test_the_kernels_that_the_host_launches_in_its_order():
     text = "__global__ void a(int *x) {}\n__global__ void b(int *x) {}\n__global__ void c(int *x) {}\n"
     host = "int main() { b<<<1, 1>>>(p); a<<<1, 1>>>(p); b<<<2, 1>>>(p); other<<<1, 1>>>(p); }"
     assert [kernel.name for kernel in launched_kernels(text + host, read_kernels(text))] == ["b", "a"]
+
+
+def test_names_are_those_of_the_function_that_launches():
+    text = (
+        "__global__ void k(float *x, int n) {}\n__global__ void l(float *x, int n) {}\n"
+        "void first(int c) { dim3 b(32), g((c + b.x - 1) / b.x); k<<<g, b>>>(x, c); }\n"
+        "void second(int c) { dim3 b(64), g(c / b.x); l<<<g, b>>>(x, c); }\n"
+    )
+    first, second = (read_launch(text, kernel, ("n",)) for kernel in read_kernels(text))
+    assert (first.grid, first.block) == (("ceil_div(n, 32)",), ("32",))
+    assert (second.grid, second.block) == (("n // 64",), ("64",))

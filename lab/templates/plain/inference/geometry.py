@@ -171,7 +171,7 @@ def _of_formula(access: GlobalAccess, fixed: Collection[str], axis: int) -> list
 
 def infer_grid(
     body: KernelBody, limits: Limits, block: Sequence[Polynomial], sizes: Sequence[str], spare: Sequence[str] = ()
-) -> tuple[tuple[LaunchSide, ...], dict[str, int], tuple[IndexBound, ...]]:
+) -> tuple[tuple[LaunchSide, ...], dict[str, Polynomial], tuple[IndexBound, ...]]:
     """Return the sides of a grid, the numbers of blocks that the caller chooses, and bounds that follow from the grid.
 
     A free number of blocks comes with the elements that a block covers along its axis.
@@ -185,27 +185,28 @@ def infer_grid(
     """
     axes = used_axes(body, BLOCK)
     left = list(spare) if sizes and len(spare) == 1 else []
-    sides, free, assumed = list[LaunchSide](), dict[str, int](), list[IndexBound]()
+    sides, free, assumed = list[LaunchSide](), dict[str, Polynomial](), list[IndexBound]()
     for axis in range(axes):
         side = _counted(body, limits, axis)
         if side is None:
             side, name, bound = _uncounted(body, limits, block, sizes, axis)
             if name and left:
                 side, name, bound = _uncounted(body, limits, block, [left.pop()], axis)
-            free |= {name: _covered(body, axis)} if name else {}
+            free |= {name: _covered(body, limits, axis)} if name else {}
             assumed += [bound] if bound else []
         sides.append(side)
     return tuple(sides) or (LaunchSide(ONE),), free, tuple(assumed)
 
 
-def _covered(body: KernelBody, axis: int) -> int:
-    """Return the elements along an axis that a block covers, as far as it is a number."""
-    steps = [
-        access.index.coefficient((BLOCK[axis],)).quotient(threads)
-        for access in body.accesses
-        if (threads := access.index.coefficient((THREAD[axis],))).terms
-    ]
-    return max([1, *(step.number for step in steps if step is not None and step.number is not None)])
+def _covered(body: KernelBody, limits: Limits, axis: int) -> Polynomial:
+    """Return the elements along an axis that a block covers: the distance of blocks over that of threads."""
+    covered: Polynomial | None = None
+    for access in body.accesses:
+        threads = access.index.coefficient((THREAD[axis],))
+        step = access.index.coefficient((BLOCK[axis],)).quotient(threads) if threads.terms else None
+        if step is not None and step.terms and (covered is None or limits.larger(step, covered) == covered):
+            covered = step
+    return covered or ONE
 
 
 def _counted(body: KernelBody, limits: Limits, axis: int) -> LaunchSide | None:

@@ -63,7 +63,7 @@ class Inference:
     grid_line: int
     threads: Mapping[str, str]
     sizes: tuple[str, ...]
-    free: Mapping[str, int]
+    free: Mapping[str, str]
     derived: Mapping[str, str]
     degrees: Mapping[str, int]
     small: frozenset[str]
@@ -107,9 +107,15 @@ class Known:
     is_shared: bool = False
 
 
-def infer(body: KernelBody, known: Known) -> Inference:
-    """Infer a draft."""
-    limits = Limits(body.opaque, known.parameters)
+def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inference:
+    """Infer a draft.
+
+    Args:
+        body: The kernel's body.
+        known: Facts from outside of it.
+        is_square: The caller chooses one number of blocks for all axes.
+    """
+    original, limits = body, Limits(body.opaque, known.parameters)
     texts = Texts(limits, known.names)
     block, threads = _block(body, limits, texts, known)
     sides = [side.value for side in block]
@@ -132,6 +138,10 @@ def infer(body: KernelBody, known: Known) -> Inference:
     body = replaced(body, limits, offsets)
     spare = [name for name in known.integers if name not in lengths and name not in offsets]
     grid, free, assumed = infer_grid(body, limits, sides, lengths, spare)
+    if is_square:
+        first = next(iter(free))
+        grid = tuple(replace(side, value=atom(first)) if side.value.atoms & free.keys() else side for side in grid)
+        free = {first: free[first]}
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
     if given and (names_size or free or not bounding):
         grid, free, assumed = given, {}, ()
@@ -146,6 +156,8 @@ def infer(body: KernelBody, known: Known) -> Inference:
     derived = derived_strides(known.arrays, body, limits, assumed, scalars)
     body = replaced(body, limits, derived)
     uses = {name: _with_length(infer_array(name, body, limits, assumed), name, texts, known) for name in known.arrays}
+    if len(free) > 1 and any(_exceeds(side, free) for use in uses.values() for side in use.shape):
+        return infer(original, known, is_square=True)
     arrays = {name: _array(name, use, body, texts) for name, use in uses.items()}
     named = [atom_ for use in uses.values() for side in use.shape for atom_ in _atoms(side, limits)]
     named += [atom_ for side in (*grid, *block) for atom_ in _atoms(side.value, limits)]
@@ -160,7 +172,7 @@ def infer(body: KernelBody, known: Known) -> Inference:
         next((side.line for side in grid if side.line), 0),
         threads,
         sizes,
-        free,
+        {name: texts.text(covered) for name, covered in free.items()},
         {name: texts.text(value) for name, value in derived.items()},
         {name: _degree(name, uses, len(grid)) for name in (*sizes, *free)},
         _small(body, limits, sizes),
@@ -182,6 +194,11 @@ def _atoms(value: Polynomial, limits: Limits) -> set[str]:
         for operand in meaning.operands if meaning is not None else ():
             pending += operand.atoms
     return names
+
+
+def _exceeds(extent: Polynomial, free: Collection[str]) -> bool:
+    """Return whether one number of blocks counts rows of another's length, as where a square matrix is transposed."""
+    return any(factor < 0 and not set(monomial).isdisjoint(free) for monomial, factor in extent.terms.items())
 
 
 def _strides(body: KernelBody, limits: Limits) -> set[str]:

@@ -41,7 +41,7 @@ def test_a_halo_has_room_for_more_threads_than_a_block_has():
 def test_the_caller_chooses_the_blocks_of_a_grid_that_no_size_limits():
     body, limits = body_of("x[blockIdx.x * 32 + threadIdx.x] = n + m;")
     (side,), free, assumed = infer_grid(body, limits, [number(32)], ("n", "m"))
-    assert (side.value, free, assumed) == (atom("blocks"), {"blocks": 32}, ())
+    assert (side.value, free, assumed) == (atom("blocks"), {"blocks": number(32)}, ())
     (side,), free, (bound,) = infer_grid(body, limits, [number(32)], ("n",))
     assert not free
     assert bound.is_assumed
@@ -56,7 +56,7 @@ def test_the_one_size_that_nothing_names_is_the_length_of_the_axis_without_one()
         limits.operation("ceil", atom("rows"), number(4)),
     ]
     assert not free
-    assert infer_grid(body, limits, block, ("n", "m"), ["rows", "flags"])[1] == {"blocks_y": 4}
+    assert infer_grid(body, limits, block, ("n", "m"), ["rows", "flags"])[1] == {"blocks_y": number(4)}
 
 
 def test_atoms_in_quotients_are_replaced_and_listed():

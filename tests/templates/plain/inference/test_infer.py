@@ -85,7 +85,7 @@ def test_the_grid(statements, grid):
 
 def test_a_number_of_rows_that_only_the_grid_knows_is_a_size():
     found = inferred("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }")
-    assert (found.free, found.arrays["x"].shape) == ({"blocks": 1}, ("blocks", "n"))
+    assert (found.free, found.arrays["x"].shape) == ({"blocks": "n"}, ("blocks", "n"))
 
 
 def test_a_leading_dimension_is_the_length_of_a_row():
@@ -141,3 +141,13 @@ def test_a_number_that_only_picks_a_row_is_no_size():
     text = f"__global__ void k(float *x, int n, int row) {{ {ROW_COLUMN} x[r * n + c] += x[row * n + c]; }}"
     found = inferred(text)
     assert (found.sizes, found.arrays["x"].shape) == (("n",), ("n", "n"))
+
+
+def test_blocks_that_count_each_others_rows_are_as_many_along_both_axes():
+    found = inferred(
+        "__global__ void k(float *to, const float *from) {"
+        " int x = blockIdx.x * 8 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y, w = gridDim.x * 8;"
+        " to[(blockIdx.x * 8 + threadIdx.y) * w + blockIdx.y * 8 + threadIdx.x] = from[y * w + x]; }"
+    )
+    assert (found.grid, found.free) == (("blocks", "blocks"), {"blocks": "8"})
+    assert found.arrays["to"].shape == found.arrays["from"].shape == ("blocks", "8", "blocks", "8")
