@@ -27,10 +27,12 @@ if sys.argv[:1] == ["-m"]:  # `python -m lab`, before any import that a local fi
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lab.base import display
 from lab.base.version import VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "dispatch", "emulate", "inspect", "load", "records", "run", "tune", "tune_kernel"]
 __version__ = VERSION
+
+display.use(lambda value: str(importlib.import_module("lab.cli.notebook").html_of(value)))
 
 PathOrText = str | PathLike[str]
 
@@ -95,7 +99,7 @@ def run(
         resume: Continue the run in the directory, or start over; by default continue an unfinished run.
         cluster: ``local`` measures on every GPU of this machine; the first one does by default.
         gpu_model: Part of the name of the GPUs to measure on: ``H200``.
-        observer: Receives progress events; none by default.
+        observer: Receives progress events; by default a board below the cell of a notebook, else none.
 
     Raises:
         UserError: the experiment is invalid.
@@ -121,10 +125,11 @@ def run(
         cluster=place(cluster),
         gpu_model=gpu_model,
     )
-    if isinstance(experiment, Mapping):
-        outcome = run_mapping(experiment, options, observer)
-    else:
-        outcome = run_pipeline(Path(experiment), options, observer)
+    with _notebook_progress() if observer is None else nullcontext(observer) as follower:
+        if isinstance(experiment, Mapping):
+            outcome = run_mapping(experiment, options, follower)
+        else:
+            outcome = run_pipeline(Path(experiment), options, follower)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return ExperimentRun(outcome)
@@ -320,6 +325,15 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's arguments
         {**refused, **ignored},
     )
     return tune_settings(call, RunOptions(jobs=jobs, measure=gpu))
+
+
+def _notebook_progress() -> AbstractContextManager[RunObserver | None]:
+    """Return the progress of a run below the cell of a notebook; outside of notebooks, a context of None."""
+    if "IPython" not in sys.modules:
+        return nullcontext()
+    from lab.cli.notebook import progress
+
+    return cast("AbstractContextManager[RunObserver | None]", progress() or nullcontext())
 
 
 class _Silent:

@@ -17,6 +17,7 @@ from lab.advice.finding import Advice
 from lab.api import executing
 from lab.base import yamlfile
 from lab.base.collecting import uncollected
+from lab.base.display import Displayed
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.base.files import read_regular
@@ -70,7 +71,7 @@ class InspectedListing:
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(Displayed):
     """Everything known about one file or variant.
 
     Attributes:

@@ -33,7 +33,7 @@ from lab.toolchain.base import title
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
     from lab.advice.finding import Advice
     from lab.cli.doctor import Diagnosis
-    from lab.emulator.results import Emulation, Finding, MemoryCount
+    from lab.emulator.results import Emulation, ExecutedCounts, Finding, MemoryCount
     from lab.experiment.variants import Planned
     from lab.isa.model import SourceLocation
     from lab.report.tuning.data import Champion
@@ -453,7 +453,7 @@ def print_emulation(console: Console, emulation: Emulation, outputs: Iterable[st
             table.add_row(name, f"{warps:,}", f"{emulation.counts.threads_by_class.get(name, 0):,}")
         table.add_row("all", f"{emulation.counts.warps:,}", f"{emulation.counts.threads:,}")
         console.print(table)
-        console.print(_memory(emulation.counts.memory))
+        print_traffic(console, emulation.counts)
     if emulation.printed:
         console.print("printed by the kernel:", style="bold")
         console.print(Text(emulation.printed.removesuffix("\n")), soft_wrap=True)
@@ -465,6 +465,28 @@ def print_emulation(console: Console, emulation: Emulation, outputs: Iterable[st
         console.print(Text(output))
     if emulation.clean:
         console.print("no faults were found")
+
+
+def print_traffic(console: Console, executed: ExecutedCounts) -> None:
+    """Print requests, wavefronts, conflicts and sectors of each kind of access."""
+    console.print(_memory(executed.memory))
+
+
+def variant_lines(record: VariantRecord) -> Iterator[str]:
+    """Yield what a record says of a variant: name, verdict, throughput with kind and GPU, resources."""
+    yield f"{record.variant} {figures.name_of(record)}".rstrip()
+    yield f"{record.status}: {record.reason}" if record.reason else str(record.status)
+    response = figures.response_of((record,))
+    if response.of(record) is not None:
+        shown = shown_figures([record], [record], response)
+        gpu = record.prediction.gpu if record.prediction is not None and response.kind is Kind.PREDICTED else ""
+        kind = f"{response.kind} for {gpu}" if gpu else str(response.kind)
+        yield f"{shown.title.removeprefix('predicted ')}: {shown.texts[0]} {shown.unit} ({kind})"
+    if record.build is not None:
+        used = record.build.resources
+        occupancy = f", occupancy {record.prediction.occupancy:.0%}" if record.prediction is not None else ""
+        spills = f", {used.spill_bytes} B spilled" if used.spill_bytes else ""
+        yield f"{used.registers} registers, {used.shared_bytes} B shared{spills}{occupancy}"
 
 
 def _notes_on_limit(emulation: Emulation) -> Iterator[str]:

@@ -40,7 +40,14 @@ class Output(Console):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of rich
         """Create a console; see `rich.console.Console`."""
+        self.paging = False
+        """The terminal gets what is written from a pager."""
         super().__init__(markup=False, emoji=False, **options)
+
+    @property
+    def is_terminal(self) -> bool:
+        """True if what is written reaches a terminal, also by way of a pager."""
+        return self.paging or super().is_terminal
 
     def render_str(self, text: str, **options: Any) -> PlainText:  # noqa: ANN401 - those of rich
         """Create a text from a string, such as a table's cell, which is measured before it is rendered."""
@@ -69,7 +76,7 @@ def stderr() -> Output:
 
 
 @contextmanager
-def paged(console: Console) -> Iterator[None]:
+def paged(console: Output) -> Iterator[None]:
     """Show what is printed in the meantime in a pager, where the console is a terminal and it is longer than that.
 
     The pager is that of the environment variable PAGER, else `less`; where there is none, it is printed.
@@ -78,11 +85,11 @@ def paged(console: Console) -> Iterator[None]:
         yield
         return
     target, buffer = console.file, io.StringIO()
-    console.file = buffer
+    console.file, console.paging = buffer, True
     try:
         yield
     finally:
-        console.file = target
+        console.file, console.paging = target, False
         text = buffer.getvalue()
         command = shlex.split(os.environ.get("PAGER") or "less")
         if text.count("\n") < console.height or not command or shutil.which(command[0]) is None:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.display import Displayed
 from lab.base.warp import SECTOR_BYTES
 from lab.hardware.tensormaps import PixelBox
 from lab.isa.model import SourceLocation
@@ -473,7 +474,7 @@ class LoopCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Emulation:
+class Emulation(Displayed):
     """The outcome of one launch.
 
     Attributes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lab.base.display import Displayed
 from lab.base.expressions import Scalar
 from lab.emulator.results import AccessPattern, ExecutedCounts, Finding, MemoryCount, ReuseCount
 from lab.isa.mix import KernelMix
@@ -271,7 +272,7 @@ class FullSizeRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class EmulationRecord:
+class EmulationRecord(Displayed):
     """One execution of a variant's PTX on the CPU.
 
     Attributes:
@@ -353,7 +354,7 @@ class EmulationRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class VariantRecord:
+class VariantRecord(Displayed):
     """The record of one variant. Stages that were not reached are None.
 
     Attributes:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from lab.advice.advise import advise
 from lab.advice.contrast import Contrast, ContrastSide, contrast
+from lab.base.display import Displayed
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.measured.timing import Kind, Measurement, Samples
@@ -126,7 +127,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Displayed):
     """The comparison of two runs.
 
     Attributes:

@@ -5,6 +5,7 @@ A variant is named after the path of its run: `reports/gemm_unroll#1a2b3c`, by i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,13 @@ def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
 
 def _complete(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """Read a run and its complete records from a file or a folder of committed results."""
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        raise UserError(
+            "an experiment has no results of its own",
+            code="wrong-value",
+            at=Location(path),
+            accepted=f"its run directory, as of: lab run {shlex.quote(str(path))} -o {shlex.quote(path.stem)}",
+        )
     if path.is_file():
         return _read_file(path)
     committed = published.read_records(path)

@@ -8,6 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
+from lab.cli import listing
 from lab.cli.inspect import InspectedListing, Inspection
 from lab.cli.listing import print_inspection
 from lab.isa.mix import module_mix
@@ -20,8 +21,8 @@ HEADER = ".version 8.0\n.target sm_90a\n"
 def printed(text, *, full=True, **terminal):
     file = io.StringIO()
     console = Console(file=file, width=80, **terminal)
-    listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
-    print_inspection(console, Inspection("k.ptx", None, (listing,)), full=full)
+    ptx = InspectedListing("ptx", text, module_mix(read_ptx(text)))
+    print_inspection(console, Inspection("k.ptx", None, (ptx,)), full=full)
     return file.getvalue()
 
 
@@ -101,10 +102,10 @@ def test_many_loops_and_kernels_are_printed_at_once(text):
 
 def test_registers_spills_and_shared_memory_are_in_the_summary():
     text = HEADER + loops(1)
-    listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
+    ptx = InspectedListing("ptx", text, module_mix(read_ptx(text)))
     used = Resources(40, 8, 16, 24, 512, 0, 0)
     file = io.StringIO()
-    shown = Inspection("k.cu", None, (listing,), "", {"k": used}, {"k": "ns::k<float>"}, ("a note",))
+    shown = Inspection("k.cu", None, (ptx,), "", {"k": used}, {"k": "ns::k<float>"}, ("a note",))
     print_inspection(Console(file=file, width=80), shown, full=False)
     lines = file.getvalue().splitlines()
     assert lines[1] == "a note"
@@ -116,3 +117,27 @@ def test_registers_spills_and_shared_memory_are_in_the_summary():
 def test_a_kernel_without_loops_is_shown_whole():
     lines = printed(HEADER + loops(0) + loops(1, "other"), full=False).splitlines()
     assert [line.split()[-1] for line in lines if line[:6].strip().isdecimal()] == ["ret;", "1;", "L0;"]
+
+
+SASS_LINES = (
+    "        /*00b0*/              @!P0 LDC.64 R2, c[0x0][0x218] ;           // |   9   |   1    |",
+    "        /*00e0*/                   LDG.E.128.CONSTANT R2, desc[UR6][R2.64+0x10] ;    // |   9   |   1    |",
+    "  .L_x_2:                                                                  // +.......+........+",
+)
+
+
+def test_sass_is_narrowed_to_a_terminal_and_loses_its_live_registers_where_these_do_not_fit():
+    assert [listing._narrowed(line, 200) for line in SASS_LINES] == list(SASS_LINES)
+    narrowed = [listing._narrowed(line, 71) for line in SASS_LINES]
+    assert narrowed[0] == "/*00b0*/  @!P0 LDC.64 R2, c[0x0][0x218] ;         // |   9   |   1    |"
+    assert narrowed[1] == "/*00e0*/       LDG.E.128.CONSTANT R2, desc[UR6][R2.64+0x10] ;"
+    assert narrowed[2].split() == [".L_x_2:", "//", "+.......+........+"]
+    assert len(narrowed[2]) == 71
+
+
+def test_the_summary_names_as_many_classes_as_fit():
+    text = HEADER + loops(1)
+    inspection = Inspection("k.ptx", None, (InspectedListing("ptx", text, module_mix(read_ptx(text))),))
+    widest, narrow = (listing._summary(inspection, width) for width in (1000, 40))
+    assert narrow.count(",") < widest.count(",")
+    assert narrow.split()[0] == widest.split()[0] == "kernel"

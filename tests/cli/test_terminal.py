@@ -101,8 +101,9 @@ def test_a_pager_shows_what_is_longer_than_the_terminal(tmp_path, monkeypatch, l
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     file = io.StringIO()
-    console = Console(file=file, width=80, height=24, force_terminal=True)
+    console = terminal.Output(file=file, width=80, height=24, force_terminal=True)
     with terminal.paged(console):
+        assert console.is_terminal
         console.print("x\n" * lines, end="")
     assert (tmp_path / "paged").exists() == is_paged
     assert (file.getvalue() == "") == is_paged

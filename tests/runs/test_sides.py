@@ -82,6 +82,15 @@ def test_a_file_that_holds_no_records_is_told(tmp_path, content):
         read_side(str(file))
 
 
+def test_an_experiment_is_not_a_run_and_the_message_says_how_to_make_one(tmp_path):
+    file = tmp_path / "soa.yaml"
+    file.write_text("question: Which?\n")
+    with pytest.raises(UserError) as caught:
+        read_side(str(file))
+    assert caught.value.code == "wrong-value"
+    assert f"lab run {file} -o soa" in caught.value.accepted
+
+
 def test_failed_variants_can_be_compared_too(make):
     with make("failures") as store:
         failed = next(r for r in store.records() if r.status is Status.COMPILE_FAILED)
