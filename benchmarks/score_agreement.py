@@ -288,6 +288,7 @@ with matrix instructions, as [below](#matrix-instructions):
 | tensor cores | 2048 multiply-adds of float16 a cycle, of which mma.sync makes 0.59 and wgmma 0.90 | tensor_pipes |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](../results/fidelity.md) |
+| constant cache | a cycle for each further word that the lanes of a load name | CUDA C++ Programming Guide; not measured |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
 | instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
 | L2 reads | sectors L1 misses (`lab/predict/caches.py`), 36 B a cycle, scattered 20; copies 64, stages 55 | micro |

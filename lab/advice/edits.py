@@ -27,7 +27,6 @@ _FULL_UNROLL: Final = re.compile(r"(#\s*pragma\s+unroll)[ \t]*(?=\n|$)", re.MULT
 _ANY_UNROLL: Final = re.compile(r"(#\s*pragma\s+unroll)\b[^\n]*")
 _DOUBLE: Final = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?\Z")
 _BARRIER: Final = re.compile(r"\b__syncthreads\s*\(\s*\)\s*;")
-_CONSTANT: Final = "__constant__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,30 +149,6 @@ def _bytes_of(member: SourceParameter) -> int:
     return int(digits[1]) // 8 * member.lanes if digits else 0
 
 
-def _out_of_constant_memory(context: EditContext, finding: PerformanceFinding) -> Iterator[SourceEdit]:
-    """Yield copies of a table to shared memory, which serves a warp's different words at once."""
-    kernel, text = context.source_kernel, context.source
-    for name in sorted(_names_at(context, finding)) if kernel is not None else ():
-        declared = re.search(
-            rf"{_CONSTANT}\s+(?:const\s+)?([\w:]+(?:\s+\w+)*)\s+{re.escape(name)}\s*\[([^\[\];]+)\]\s*[;={{]", text
-        )
-        if kernel is None or declared is None:
-            continue
-        (start, stop), copy = kernel.body, f"{name}_shared"
-        body = re.sub(rf"\b{re.escape(name)}(?=\s*\[)", copy, text[start + 1 : stop])
-        first = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
-        step = "blockDim.x * blockDim.y * blockDim.z"
-        staged = (
-            f"\n    __shared__ {declared[1]} {copy}[{declared[2]}];"
-            f"\n    for (int word = {first}; word < {declared[2]}; word += {step}) {copy}[word] = {name}[word];"
-            "\n    __syncthreads();"
-        )
-        yield SourceEdit(
-            f"copy {name} to shared memory at the start of the kernel",
-            f"{text[: start + 1]}{staged}{body}{text[stop:]}",
-        )
-
-
 def _single_precision(context: EditContext, finding: PerformanceFinding) -> Iterator[SourceEdit]:
     line = _line_of(finding)
     nodes = [node for node in parse(context.source).find("number_literal") if _DOUBLE.match(written(node))]
@@ -210,7 +185,6 @@ _EDITS: Final[dict[Rule, Callable[[EditContext, PerformanceFinding], Iterator[So
     Rule.OCCUPANCY: _bound,
     Rule.NARROW_LOADS: _align,
     Rule.UNCOALESCED: _align,
-    Rule.DIVERGENT_CONSTANT: _out_of_constant_memory,
     Rule.DOUBLE_PRECISION: _single_precision,
     Rule.REDUNDANT_BARRIER: _without_barrier,
 }

@@ -25,6 +25,9 @@ load/store units
     Memory instructions, one of 32 lanes per cycle.
 shared memory
     Wavefronts, one per cycle, as counted by the emulation: bank conflicts are included.
+constant cache
+    One cycle for each further word that the lanes of a constant load name: such a load is split into as many requests
+    as there are different addresses (CUDA C++ Programming Guide, Constant Memory). The rate was not measured.
 L1
     The larger of two: passes through its data banks, one per cycle (experiments/micro/l1_reuse, all lanes in one bank),
     and tag lookups of 128-byte lines, 2.8 per cycle (experiments/micro/random_sectors, lanes in different banks).
@@ -107,7 +110,7 @@ ORDER: Final = 4
 _GROUPS: Final = (
     (
         "issue slots", "instruction fetch", "floating point", "tensor cores", "integer", "special functions",
-        "conversions", "shuffles", "load/store units", "shared memory", "L1",
+        "conversions", "shuffles", "load/store units", "shared memory", "constant cache", "L1",
     ),
     ("L2 reads", "L2 writes", "DRAM", "atomics"),
     ("latency", "copies", "stages", "starts of blocks"),
@@ -339,6 +342,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "shuffles": warps(C.SHUFFLE) * WARP_SIZE / machine.shuffle_lanes,
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
         "shared memory": work.wavefronts * share / machine.shared_wavefronts,
+        "constant cache": work.constant_passes * share,
         "L1": share * max(_lines(work) / machine.l1_tags, _passes(work) / machine.l1_lines),
         _READS: share * fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes)
         + _received(gpu, work, share),

@@ -447,6 +447,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         warps_per_block=-(-threads // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
         instructions=scaled(lambda counts: counts.warps, expansions(step.ptx, step.sass, passes)),
+        constant_passes=_constant_passes(record, step) * (inside if within.warps else outside),
         by_class={cls: scaled(_of_class(cls), by_class.get(str(cls), AS_PTX)) for cls in executed.warps_by_class},
         load_requests=traffic(waited, "requests"),
         load_sectors=sectors,
@@ -481,6 +482,14 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         turns=max(1.0, work / growth / blocks) if stays and take_turns(step.ptx) else 1.0,
         cluster=step.cluster,
     )
+
+
+def _constant_passes(record: VariantRecord, step: _Step) -> float:
+    """Return the extra passes of constant memory of a launch of the small problem, by its share of the instructions."""
+    emulation, executed = record.emulation, step.small.executed
+    if emulation is None or emulation.executed is None or executed is None or not emulation.executed.warps:
+        return 0.0
+    return emulation.constant_passes * executed.warps / emulation.executed.warps
 
 
 def _loaded(executed: ExecutedCounts) -> int:

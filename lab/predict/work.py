@@ -99,6 +99,7 @@ class LaunchWork:
         partial_bytes: Bytes of those sectors that the same request did not fill.
         wavefronts: Shared-memory wavefronts.
         waited_wavefronts: Wavefronts of threads' loads and stores; asynchronous copies do not stall threads.
+        constant_passes: Passes of constant memory beyond one per request, for lanes that name different words.
         updates: Serialised atomic updates of global memory (`MemoryCount.updates`).
         chunks: Chunks of global memory that they touch (`MemoryCount.chunks`).
         one_float: Whether they add floating-point numbers to a single sector.
@@ -135,6 +136,7 @@ class LaunchWork:
     partial_bytes: float = 0.0
     wavefronts: float = 0.0
     waited_wavefronts: float = 0.0
+    constant_passes: float = 0.0
     updates: float = 0.0
     chunks: int = 1
     one_float: bool = False

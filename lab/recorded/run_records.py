@@ -302,6 +302,8 @@ class EmulationRecord(Displayed):
         full_size: The execution of sampled blocks at the problem's own size; None where none were executed.
         patterns: Lanes' addresses of the memory instructions that cost more than they need, those that cost most first;
             None where they were not taken down, as in older records.
+        constant_passes: Passes of constant memory beyond one per request, since lanes name different words; 0 in older
+            records.
     """
 
     problem: Mapping[str, Scalar]
@@ -325,6 +327,7 @@ class EmulationRecord(Displayed):
     not_shown: tuple[str, ...] = ()
     full_size: FullSizeRecord | None = None
     patterns: tuple[AccessPattern, ...] | None = None
+    constant_passes: float = 0.0
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:

@@ -241,7 +241,21 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         not_shown=(*doubts, *outcome.not_shown),
         full_size=outcome.record,
         patterns=costly(pattern for result in results for pattern in result.patterns),
+        constant_passes=sum(map(constant_passes, results)),
     )
+
+
+def constant_passes(emulation: Emulation) -> float:
+    """Return the passes of constant memory beyond one per request, by the addresses of the requests looked at."""
+    warps = {line.line: line.warps for line in emulation.lines}
+    return sum(
+        warps.get(pattern.line, 0) * (pattern.cost / pattern.requests - 1)
+        for pattern in emulation.patterns
+        if pattern.key == _CONSTANT_LOAD and pattern.requests
+    )
+
+
+_CONSTANT_LOAD: Final = "const.load"
 
 
 def costly(patterns: Iterable[AccessPattern]) -> tuple[AccessPattern, ...]:

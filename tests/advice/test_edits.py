@@ -91,15 +91,6 @@ def test_a_structure_is_aligned_to_its_size_where_that_is_a_wide_load():
     assert not any("Odd" in edit.title for edit in made(Rule.UNCOALESCED, TWO))
 
 
-def test_a_table_in_constant_memory_is_copied_to_shared_memory():
-    (edit,) = made(Rule.DIVERGENT_CONSTANT, LOOP)
-    assert "__shared__ float table_shared[256];" in edit.text
-    assert "table_shared[j] + 7" in edit.text
-    assert "= table_shared[n]" in edit.text
-    assert "table_shared[word] = table[word];" in edit.text
-    assert edit.text.startswith("__constant__ float table[256];")
-
-
 def test_literals_of_double_become_floats_on_the_line_or_everywhere():
     on_line, everywhere = made(Rule.DOUBLE_PRECISION, LOOP)
     assert "0.5f + in[4 * j + 1] * 1e-3f + 2.f + table[j] + 7;" in on_line.text
@@ -124,7 +115,7 @@ def test_arrays_are_padded_the_smallest_pad_first():
     assert changed(edit) == ["__shared__ float tile[32][32 + 1];"]
 
 
-@pytest.mark.parametrize("rule", [Rule.TAIL_WAVE, Rule.CONTENDED_ATOMIC, Rule.DIVISION, Rule.MISALIGNED])
+@pytest.mark.parametrize("rule", [Rule.TAIL_WAVE, Rule.CONTENDED_ATOMIC, Rule.DIVISION, Rule.DIVERGENT_CONSTANT])
 def test_other_rules_have_no_mechanical_change(rule):
     assert made(rule, LOOP) == []
 

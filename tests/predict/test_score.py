@@ -38,6 +38,12 @@ def test_the_whole_is_the_norm_of_the_resources_and_the_launch():
     assert list(scored.resources.values()) == sorted(scored.resources.values(), reverse=True)
 
 
+def test_a_further_word_of_constant_memory_takes_a_cycle_of_its_sm():
+    scored = score(H200, [replace(WORK, constant_passes=132e6)], 0)
+    assert scored.resources["constant cache"] == pytest.approx(1e6 / CLOCK)
+    assert "constant cache" not in score(H200, [WORK], 0).resources
+
+
 def test_a_grid_that_does_not_fill_its_last_round_takes_as_long_as_one_that_does():
     """133 blocks are two rounds for the fullest SM."""
     full = replace(WORK, blocks=264, instructions=264e6)
@@ -166,6 +172,7 @@ def test_everything_waits_for_the_block_with_most_work_but_the_launch_of_blocks(
     [
         ("store_sectors", "L2 writes"),
         ("wavefronts", "shared memory"),
+        ("constant_passes", "constant cache"),
         ("updates", "atomics"),
         ("partial_bytes", "DRAM"),
     ],

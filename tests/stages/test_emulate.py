@@ -10,7 +10,7 @@ import pytest
 from mistakes import coded
 
 from lab.base.errors import UserError
-from lab.emulator.results import AccessPattern, ExecutedCounts, LineCount, LoopCounts, MemoryCount
+from lab.emulator.results import AccessPattern, Emulation, ExecutedCounts, LineCount, LoopCounts, MemoryCount
 from lab.isa.model import InstructionClass
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
@@ -22,6 +22,7 @@ from lab.stages.emulate import (
     ReferenceLaunch,
     Sample,
     alike,
+    constant_passes,
     costly,
     emulate,
     hottest,
@@ -402,3 +403,16 @@ def test_copies_of_an_unrolled_access_leave_room_for_other_accesses():
     kept = costly([*unrolled, store])
     assert len(kept) == 64
     assert store in kept
+
+
+def test_passes_of_constant_memory_are_those_beyond_one_per_request():
+    lines = (
+        LineCount(7, "ld.const.f32", "ld.const", 100, 3200, {}),
+        LineCount(9, "ld.global", "ld.global", 5, 160, {}),
+    )
+    patterns = (
+        AccessPattern(7, "const.load", 4, (), 24, 24 * 31, 24),
+        AccessPattern(9, "global.load", 4, (), 5, 160, 20),
+    )
+    emulation = Emulation("k", None, (), lines, (), 0, patterns=patterns)
+    assert constant_passes(emulation) == 100 * 30

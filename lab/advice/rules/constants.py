@@ -9,7 +9,6 @@ from typing import Final
 from lab.advice.evidence import Evidence
 from lab.advice.finding import PerformanceFinding, Rule
 from lab.isa.model import Instruction
-from lab.predict.work import LaunchWork
 
 _LEAST: Final = 1.5
 """Distinct words per request from which on a load counts as divergent."""
@@ -25,25 +24,23 @@ def find(evidence: Evidence) -> Iterator[PerformanceFinding]:
                 groups.setdefault(instruction.source or instruction.line, []).append(
                     (instruction, pattern.cost / pattern.requests)
                 )
-    for members in groups.values():
+    passes = {
+        place: sum(evidence.warps(one) * (each - 1) for one, each in members) for place, members in groups.items()
+    }
+    for place, members in groups.items():
         worst, words = max(members, key=lambda member: member[1])
-        passes = sum(evidence.warps(one) * (each - 1) for one, each in members)
         yield PerformanceFinding(
             Rule.DIVERGENT_CONSTANT,
             evidence.place(worst, "LDC", "LDCU"),
             f"{words:.3g} different words per request, each served in a pass of its own",
             "keep the table in shared memory, or in global memory behind const __restrict__",
-            passes / (passes + evidence.executed_warps),
-            _gain(evidence, passes),
+            passes[place] / (passes[place] + evidence.executed_warps),
+            _gain(evidence, 1 - passes[place] / sum(passes.values())),
         )
 
 
-def _gain(evidence: Evidence, passes: float) -> float | None:
-    """Return the predicted time with the passes beside those of shared memory, a cycle each, over that without them."""
-    executed = evidence.executed_warps
-
-    def with_passes(work: LaunchWork) -> LaunchWork:
-        return replace(work, wavefronts=work.wavefronts + passes * work.instructions / max(1, executed))
-
-    inverse = evidence.gain(with_passes)
-    return None if inverse is None else 1 / inverse
+def _gain(evidence: Evidence, kept: float) -> float | None:
+    """Return the predicted time over that with a share of the passes; None for records that do not count them."""
+    if evidence.work is None or not any(work.constant_passes for work in evidence.work.launches):
+        return None
+    return evidence.gain(lambda work: replace(work, constant_passes=work.constant_passes * kept))
