@@ -1,4 +1,4 @@
-"""`gemm/classic.cu.j2`: the classic ladder's register tiles, executed on the CPU, and their resources."""
+"""`gemm/classic.cu.j2`: the classic ladder's register tiles, emulated, and their resources."""
 
 from __future__ import annotations
 
