@@ -308,6 +308,22 @@ def test_transposed_operands_are_read_right(ways, layout):
         assert done.verification.passed
 
 
+@pytest.mark.parametrize("mode", ["group", "vector"])
+def test_an_operand_without_the_choice_may_share_the_others_setting(mode):
+    """As GlobalReadCoalesceGroup and GlobalReadCoalesceVector of Tensile's paper, which A and B have together."""
+    parameters = {f"global_read_coalesce_{mode}_{operand}": False for operand in "ab"}
+    parameters |= {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
+    template, gemm = kernels.load("gemm/tensile.cu.j2", ROOTS), operator("gemm")
+    for layout in LAYOUTS:
+        problem = gemm.problem({"m": 33, "n": 31, "k": 32, "layout": layout})
+        if layout == "nt":  # no operand is transposed on its way
+            assert Instance(template, template.completed(parameters), problem).unmet() is not None
+        else:
+            done, _ = executed("gemm/tensile.cu.j2", parameters, problem)
+            assert done.fault == ""
+            assert done.verification.passed
+
+
 PAPERS = [
     ((3, 3), (12, 16, 1), 8, 2, "tn"),
     ((6, 3), (24, 8, 1), 8, 1, "nn"),
@@ -320,6 +336,8 @@ PAPERS = [
     ((6, 8), (8, 4, 8), 64, 8, "tn"),
     ((8, 2), (8, 8, 2), 32, 2, "nt"),
     ((6, 4), (16, 4, 4), 32, 1, "tn"),
+    ((4, 4), (16, 16, 1), 24, 1, "nt"),
+    ((4, 4), (16, 8, 2), 24, 2, "nn"),
 ]
 """ThreadTile, WorkGroup, DepthU, GlobalSplitU of the second experiment of Tensile's paper, and a layout: blocks of 64
 to 384 threads, sides and thread tiles that are no powers of two, a k step a tile and sub-group."""
