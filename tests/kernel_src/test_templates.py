@@ -20,7 +20,8 @@ from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
 ROOTS = kernels.search_path()
-NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
+CLASSIC = "gemm/classic.cu.j2"  # takes whole tiles and the layout nn alone: test_classic.py
+NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/") and name != CLASSIC]
 TILES: dict[str, dict[str, Scalar]] = {
     "v5": {
         "block_m": 32,
@@ -307,6 +308,22 @@ def test_transposed_operands_are_read_right(ways, layout):
         assert done.verification.passed
 
 
+@pytest.mark.parametrize("mode", ["group", "vector"])
+def test_an_operand_without_the_choice_may_share_the_others_setting(mode):
+    """As GlobalReadCoalesceGroup and GlobalReadCoalesceVector of Tensile's paper, which A and B have together."""
+    parameters = {f"global_read_coalesce_{mode}_{operand}": False for operand in "ab"}
+    parameters |= {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
+    template, gemm = kernels.load("gemm/tensile.cu.j2", ROOTS), operator("gemm")
+    for layout in LAYOUTS:
+        problem = gemm.problem({"m": 33, "n": 31, "k": 32, "layout": layout})
+        if layout == "nt":  # no operand is transposed on its way
+            assert Instance(template, template.completed(parameters), problem).unmet() is not None
+        else:
+            done, _ = executed("gemm/tensile.cu.j2", parameters, problem)
+            assert done.fault == ""
+            assert done.verification.passed
+
+
 PAPERS = [
     ((3, 3), (12, 16, 1), 8, 2, "tn"),
     ((6, 3), (24, 8, 1), 8, 1, "nn"),
@@ -319,6 +336,8 @@ PAPERS = [
     ((6, 8), (8, 4, 8), 64, 8, "tn"),
     ((8, 2), (8, 8, 2), 32, 2, "nt"),
     ((6, 4), (16, 4, 4), 32, 1, "tn"),
+    ((4, 4), (16, 16, 1), 24, 1, "nt"),
+    ((4, 4), (16, 8, 2), 24, 2, "nn"),
 ]
 """ThreadTile, WorkGroup, DepthU, GlobalSplitU of the second experiment of Tensile's paper, and a layout: blocks of 64
 to 384 threads, sides and thread tiles that are no powers of two, a k step a tile and sub-group."""
@@ -344,7 +363,7 @@ def test_tiles_that_are_no_powers_of_two_are_right(tile, group, depth, split, la
 
 def test_no_template_is_left_out():
     known = {name for name in kernels.available(ROOTS) if name.partition("/")[0] in ("gemm", "copy", "transpose")}
-    assert {name for name, _ in (*VARIANTS, *MOVES)} == known
+    assert {CLASSIC, *(name for name, _ in (*VARIANTS, *MOVES))} == known
 
 
 def moves_and_types():

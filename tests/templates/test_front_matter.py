@@ -16,7 +16,8 @@ from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 
 ROOTS = kernels.search_path()
-NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
+CLASSIC = "gemm/classic.cu.j2"  # takes whole tiles and the layout nn alone: test_classic.py
+NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/") and name != CLASSIC]
 MOVES = [name for name in kernels.available(ROOTS) if name.startswith(("copy/", "transpose/"))]
 
 
@@ -94,6 +95,9 @@ def test_every_move_compiles_for_every_type(name, dtype):
         ("gemm/tiled.cu.j2", RUNGS["v5"], 4, 2),
         ("gemm/tiled.cu.j2", RUNGS["64x64"], 16, 2),
         ("gemm/tiled.cu.j2", RUNGS["128x128"], 64, 4),
+        (CLASSIC, {"block_m": 32, "block_n": 32, "block_k": 32, "thread_m": 4, "thread_n": 1}, 4, 2),
+        (CLASSIC, {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4}, 16, 2),
+        (CLASSIC, {"unroll": 4}, 64, 4),
     ],
 )
 def test_the_ladder_has_the_known_ratios_of_fma_to_ld_shared(name, given, fma, loads):
@@ -114,7 +118,7 @@ def test_a_signed_index_shortens_the_loop():
     unsigned = mix_of("gemm/v1_coalesced.cu.j2", gemm()).hot_loop.counts
     signed = mix_of("gemm/v2_signed_index.cu.j2", gemm()).hot_loop.counts
     assert unsigned.fma == signed.fma
-    assert signed.instructions < unsigned.instructions
+    assert (unsigned.instructions, signed.instructions) == (57, 21)  # of the SGEMM article's own source 60 and 21
 
 
 def test_odd_sizes_choose_the_entry_without_vectors():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.base.errors import UserError
-from lab.base.warp import SECTOR_BYTES
+from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.proof import Obligation, obligations
-from lab.templates.mapping.scopes import LaunchShape, check_launch, number
+from lab.templates.mapping.scopes import LaunchShape, ThreadScope, check_launch, number
 
 VECTOR_BYTES = 16
 """The widest load or store of a thread (PTX ISA, ld: at most 128 bits, before the 256-bit ones of sm_100)."""
@@ -98,7 +98,7 @@ def facts(
     widths = [w for w in (1, 2, 4, 8, 16) if w == 1 or (w * element_bytes <= VECTOR_BYTES and mapping.vectors(w))]
     names = tuple(d.name.lstrip("-") for d in mapping.levels[-1].of_kind("i"))
     guarded_by_end = len(owners) < mapping.offset + mapping.size
-    lanes = mapping.scope is None or mapping.scope.unit == "thread"
+    lanes = mapping.scope is None or (mapping.scope.unit == "thread" and _counts_lanes(mapping.scope, shape))
     return Facts(
         mapping=str(mapping),
         threads=mapping.threads,
@@ -119,6 +119,11 @@ def facts(
         scope=str(mapping.scope or ""),
         t=number(mapping.scopes) if mapping.scopes else "",
     )
+
+
+def _counts_lanes(scope: ThreadScope, shape: LaunchShape | None) -> bool:
+    """Return whether the numbers of a warp's threads are known to follow each other."""
+    return scope.axes == 1 or (shape is not None and shape.block[0] % WARP_SIZE == 0)
 
 
 def _coalescing(mapping: ThreadMapping, element_bytes: int, vector: int) -> Coalescing:

@@ -1,8 +1,9 @@
 """Scopes: the unit that a thread number counts and the whole it belongs to, and the matching launches.
 
 ``warp in block`` says that the thread dimensions of a mapping number the warps of a block, and that the mapping shares
-out data of that block. Numbers are linear: x counts first, then y, then z. A warp has 32 threads; where a mapping in
-the scope ``thread in warp`` has fewer, a power of two, the tiles of that size that cooperative groups form take the
+out data of that block. Numbers are linear: x counts first, then y, then z. In ``thread in grid xy`` and ``thread in
+grid xyz`` they run along the rows of the whole grid, across the edges of blocks. A warp has 32 threads; where a mapping
+in the scope ``thread in warp`` has fewer, a power of two, the tiles of that size that cooperative groups form take the
 place of warps.
 """
 
@@ -36,14 +37,16 @@ class ThreadScope:
     Attributes:
         unit: What they count: threads, warps or blocks.
         whole: What the data belongs to that is shared out.
+        axes: Axes along which the threads of a grid are counted in rows of the whole grid.
     """
 
     unit: Unit
     whole: Unit
+    axes: int = 1
 
     def __str__(self) -> str:
         """Return the scope's name, such as `thread in block`."""
-        return f"{self.unit} in {self.whole}"
+        return f"{self.unit} in {self.whole} {'xyz'[: self.axes] if self.axes > 1 else ''}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,11 @@ Level = tuple[ThreadScope, int]
 """A scope and the number of its units in the mapping. Levels are ordered from the outermost."""
 
 SCOPES: Final = {
-    str(scope): scope for scope in (ThreadScope(unit, whole) for unit in _WITHIN for whole in _WITHIN[unit])
+    str(scope): scope
+    for scope in (
+        *(ThreadScope(unit, whole) for unit in _WITHIN for whole in _WITHIN[unit]),
+        *(ThreadScope("thread", "grid", axes) for axes in (2, 3)),
+    )
 }
 """All scopes by name."""
 
@@ -145,13 +152,13 @@ def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
             )
         flat = scope.unit == "block" or scope.whole != "grid"
         for name, sizes in (("grid", shape.grid), ("block", shape.block)):
-            if not flat and sizes[1:] != (1, 1):
+            if not flat and any(size != 1 for size in sizes[scope.axes :]):
                 raise UserError(
-                    f"{scope} needs a launch along x alone",
+                    f"{scope} needs a launch along {' and '.join('xyz'[: scope.axes])} alone",
                     code="unsupported",
                     key=name,
                     found=",".join(map(str, sizes)),
-                    accepted="y = z = 1; or block in grid: … then thread in block: …",
+                    accepted=f"{' = '.join('xyz'[scope.axes :])} = 1; or block in grid: … then thread in block: …",
                 )
         count = units_of(scope, shape, tile)
         if count != units:
@@ -179,6 +186,7 @@ def _threads_of(unit: Unit, shape: LaunchShape, tile: int) -> int:
 
 
 _THREAD: Final = "(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))"
+_ROWS: Final = tuple(f"(threadIdx.{axis} + blockDim.{axis} * blockIdx.{axis})" for axis in "xyz")
 _BLOCK: Final = "(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z))"
 
 
@@ -192,9 +200,13 @@ def number(levels: Sequence[Level]) -> str:
         own = {
             "thread in warp": f"({_THREAD} & {tile - 1})",
             "thread in block": _THREAD,
-            "thread in grid": "(threadIdx.x + blockDim.x * blockIdx.x)",
+            "thread in grid": _ROWS[0],
+            "thread in grid xy": f"({_ROWS[0]} + gridDim.x * blockDim.x * {_ROWS[1]})",
+            "thread in grid xyz": (
+                f"({_ROWS[0]} + gridDim.x * blockDim.x * ({_ROWS[1]} + gridDim.y * blockDim.y * {_ROWS[2]}))"
+            ),
             "warp in block": f"({_THREAD} / {tile})",
-            "warp in grid": f"((threadIdx.x + blockDim.x * blockIdx.x) / {tile})",
+            "warp in grid": f"({_ROWS[0]} / {tile})",
             "block in grid": _BLOCK,
         }[str(scope)]
         text = f"{text} + {own} * {below}" if text else own

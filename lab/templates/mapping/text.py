@@ -14,9 +14,9 @@ Dimensions in parentheses count one axis of the tensor together, whose extent st
 their product: with ``[3, 2] | [2, 2] => [(t0, i0: 5), t1, i1]``, two threads share 5 columns, three and two.
 
 ``thread in block: [3] | [4]`` says what the threads are (`lab.templates.mapping.scopes`): ``thread in warp``, ``thread
-in block``, ``thread in grid``, ``warp in block``, ``warp in grid`` or ``block in grid``. ``A then B`` applies B to what
-A gives to each of its threads, whatever those are (`lab.templates.mapping.composed`): ``block in grid: [64] | [4] then
-thread in block: [2] | [32] => [t0, i0]``.
+in block``, ``thread in grid``, ``thread in grid xy``, ``thread in grid xyz``, ``warp in block``, ``warp in grid`` or
+``block in grid``. ``A then B`` applies B to what A gives to each of its threads, whatever those are
+(`lab.templates.mapping.composed`): ``block in grid: [64] | [4] then thread in block: [2] | [32] => [t0, i0]``.
 
 Shorthands, with their defaults:
 
@@ -156,10 +156,14 @@ def _scope(reader: _Reader) -> ThreadScope | None:
     reader.take()
     reader.expect("in", f"after {unit.text} must stand in what they are counted")
     whole_token = reader.take()
-    scope = SCOPES.get(f"{unit.text} in {whole_token.text}")
+    name = f"{unit.text} in {whole_token.text}"
+    name = f"{name} {reader.take().text}" if reader.next.kind == "word" else name
+    scope = SCOPES.get(name)
     if scope is None:
-        fitting = ", ".join(known_scope.whole for known_scope in SCOPES.values() if known_scope.unit == unit.text)
-        reader.refuse(f"there is no scope '{unit.text} in {whole_token.text}'", fitting, whole_token)
+        fitting = ", ".join(
+            known.removeprefix(f"{unit.text} in ") for known, scope in SCOPES.items() if scope.unit == unit.text
+        )
+        reader.refuse(f"there is no scope '{name}'", fitting, whole_token)
     reader.expect(":", "the mapping must follow the scope")
     return scope
 

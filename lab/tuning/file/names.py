@@ -22,7 +22,11 @@ _PARTS = {
 }
 _DEPTH, _UNROLL, _SPLIT = "depth_u", "loop_unroll", "local_split_u"
 _SAME = {"split_u": _SPLIT}
-_BOTH = {"num_loads_coalesced": ("num_loads_coalesced_a", "num_loads_coalesced_b")}
+_BOTH = {
+    name: (f"{name}_a", f"{name}_b")
+    for name in ("num_loads_coalesced", "global_read_coalesce_group", "global_read_coalesce_vector")
+}
+"""Names for a parameter of A and one of B. Of an operand that has no choice, the template ignores the value."""
 _ROUND_ROBIN = "global_split_u_work_group_mapping_round_robin"
 _WORDS: Mapping[str, Mapping[str, Mapping[str, Scalar]]] = {
     "global_split_u_work_group_map": {"RoundRobin": {_ROUND_ROBIN: True}, "Contiguous": {_ROUND_ROBIN: False}},
@@ -52,14 +56,6 @@ _REFUSED = {
         "it is the product of WorkGroup and ThreadTile",
         "WorkGroup and ThreadTile; MacroTile in JoinParameters; macro_tile_0 and macro_tile_1 in constraints",
     )
-} | {
-    f"global_read_coalesce_{mode.lower()}": _Refused(
-        f"global_read_coalesce_{mode.lower()}_a",
-        "A and B have one each, and only an operand that is transposed on its way into shared memory has the choice",
-        f"GlobalReadCoalesce{mode}A where IndexAssignmentsA is [2, 0], "
-        f"GlobalReadCoalesce{mode}B where IndexAssignmentsB is [2, 1]",
-    )
-    for mode in ("Group", "Vector")
 }
 
 Given = Mapping[str, Scalar]

@@ -7,6 +7,7 @@ from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.emulator.api import launch
+from lab.templates.mapping.facts import facts
 from lab.templates.mapping.scopes import SCOPES, LaunchShape, check_launch, number, units_of, wholes_of
 from lab.templates.mapping.text import parse
 
@@ -28,6 +29,8 @@ def levels(text):
         ("block in grid: [4] | [8] then [1] | [4]", "then", "a scope for each"),
         ("block in block: [4] | [8]", "block", "grid"),
         ("thread of block: [4] | [8]", "of", "'in'"),
+        ("thread in grid yz: [4] | [8]", "grid", "grid, grid xy, grid xyz"),
+        ("warp in grid xy: [4] | [8]", "grid", "block, grid"),
         ("thread in block [4] | [8]", "[", "':'"),
     ],
 )
@@ -77,7 +80,45 @@ def test_units_and_wholes_of_a_launch():
         "warp in block": (2, 6),
         "warp in grid": (12, 1),
         "block in grid": (6, 1),
+        "thread in grid xy": (384, 1),
+        "thread in grid xyz": (384, 1),
     }
+
+
+@pytest.mark.parametrize(("axes", "last"), [("", 1), (" xy", 2), (" xyz", 3)])
+def test_a_grids_threads_are_counted_along_the_axes_that_the_scope_names(axes, last):
+    text = f"thread in grid{axes}: [3] | [16]"
+    check_launch(levels(text), LaunchShape((2, 1, 1), (8, 1, 1)))
+    for name, shape in (("grid", ((1, 1, 2), (8, 1, 1))), ("block", ((1, 1, 1), (8, 2, 1)))):
+        used_axes = 3 if name == "grid" else 2
+        if used_axes <= last:
+            check_launch(levels(text), LaunchShape(*shape))
+        else:
+            with pytest.raises(UserError, check=coded("unsupported", key=name)):
+                check_launch(levels(text), LaunchShape(*shape))
+
+
+def test_the_numbers_of_a_grid_run_in_rows_across_blocks():
+    """As `MapLinearWithDim` numbers them: x + (z * size of y + y) * size of x, over all threads of the grid."""
+    grid, block = (3, 2, 2), (4, 2, 1)
+    both = [levels(f"thread in grid {axes}: [1] | [96]") for axes in ("xy", "xyz")]
+    at = number(levels("block in grid: [8] | [12] then thread in block: [1] | [8]"))
+    writes = "".join(f"out[{n} * 96 + at] = {number(one)};\n" for n, one in enumerate(both))
+    ptx = ptx_of(f'extern "C" __global__ void numbers(int *out) {{ const int at = {at};\n{writes} }}')
+    out = np.full((2, 96), -1, np.int32)
+    assert launch(ptx, "numbers", grid, block, [out]).clean
+    thread, block_number = np.arange(96) % 8, np.arange(96) // 8
+    x, y, z = thread % 4 + 4 * (block_number % 3), thread // 4 + 2 * (block_number // 3 % 2), block_number // 6
+    assert out[0].tolist() == (x + 12 * y).tolist()
+    assert out[1].tolist() == (x + 12 * (y + 4 * z)).tolist()
+
+
+def test_coalescing_is_predicted_where_the_lanes_of_a_warp_follow_each_other():
+    for block, is_known in (((32, 2, 1), True), ((16, 4, 1), False)):
+        shape = LaunchShape((1, 2, 1), block)
+        assert bool(facts(parse("thread in grid xy: [2] | [128]"), shape=shape).coalescing) is is_known
+    assert not facts(parse("thread in grid xyz: [2] | [128]")).coalescing
+    assert facts(parse("thread in grid: [2] | [128]")).coalescing
 
 
 def test_the_numbers_are_those_of_the_launch():

@@ -26,8 +26,16 @@ PAPER = {
     "LoopUnroll": ("LU", 16, {"loop_unroll": 16}),
     "DepthU": ("DU", 64, {"depth_u": 64}),
     "NumLoadsCoalesced": ("NLC", 2, {"num_loads_coalesced_a": 2, "num_loads_coalesced_b": 2}),
-    "GlobalReadCoalesceGroup": ("GRCG", False, "GlobalReadCoalesceGroupA where"),
-    "GlobalReadCoalesceVector": ("GRCV", False, "GlobalReadCoalesceVectorA where"),
+    "GlobalReadCoalesceGroup": (
+        "GRCG",
+        False,
+        {"global_read_coalesce_group_a": False, "global_read_coalesce_group_b": False},
+    ),
+    "GlobalReadCoalesceVector": (
+        "GRCV",
+        False,
+        {"global_read_coalesce_vector_a": False, "global_read_coalesce_vector_b": False},
+    ),
     "KernelLanguage": ("KL", "Source", {}),
 }
 """Every kernel parameter of Tensile's paper (section IV B): its capitals, a value, and what it sets or what serves
