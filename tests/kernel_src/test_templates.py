@@ -311,7 +311,7 @@ def test_transposed_operands_are_read_right(ways, layout):
 @pytest.mark.parametrize("mode", ["group", "vector"])
 def test_an_operand_without_the_choice_may_share_the_others_setting(mode):
     """As GlobalReadCoalesceGroup and GlobalReadCoalesceVector of Tensile's paper, which A and B have together."""
-    parameters = {f"global_read_coalesce_{mode}_{operand}": False for operand in "ab"}
+    parameters: dict[str, int] = {f"global_read_coalesce_{mode}_{operand}": False for operand in "ab"}
     parameters |= {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
     template, gemm = kernels.load("gemm/tensile.cu.j2", ROOTS), operator("gemm")
     for layout in LAYOUTS:
