@@ -3,8 +3,11 @@
 python benchmarks/publish.py reports/gemm_ladder reports/h200/gemm_ladder
 python benchmarks/publish.py reports/h200/gemm_ladder reports/h200/gemm_ladder
 
+python benchmarks/publish.py --redraw reports/h200/gemm_ladder
+
 The first argument is a directory of `lab run` or `lab tune`, or a folder of committed results, to draw them again with
-today's program. `lab report reports/h200/gemm_ladder` draws the whole page from what is committed.
+today's program. `lab report reports/h200/gemm_ladder` draws the whole page from what is committed. `--redraw` replaces
+page and pictures of a run alone, and leaves records and listings as they are.
 
 Every record is kept. Listings are kept of the best variants, as many as fit, and how often each of their lines was
 executed; of the pictures those that the page shows first, as many as fit. A tuning run's libraries are not kept: their
@@ -26,7 +29,8 @@ from small_page import caption_place, html, of_run, of_tuning  # the module besi
 
 from lab.recorded.run_records import VariantRecord
 from lab.report.analysis import Analysis, analyse, load
-from lab.report.gallery import ROOFLINE
+from lab.report.charts.png import draw
+from lab.report.gallery import ROOFLINE, chart_list, pictures
 from lab.report.render import render
 from lab.report.tuning.data import analyse as analyse_tuning
 from lab.report.tuning.render import render as render_tuning
@@ -48,6 +52,8 @@ MOST_PICTURE_BYTES = 58_000
 MOST_MAP_BYTES = 250_000
 """Bytes that the maps of a tuning run may take, which has little else to show."""
 
+WHOLE_PAGE_ALONE = "Pictures that are drawn with the whole page alone: "
+
 NO_LINES = "Records of variants without listings do not say how often each PTX line was executed."
 
 _SMALL = 8_000_000
@@ -58,7 +64,7 @@ _OF_TUNING_ALONE = ("final", "singles", "libraries")
 
 
 def publish(
-    source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_BYTES, *, pictures: bool = True
+    source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_BYTES, *, with_pictures: bool = True
 ) -> tuple[str, ...]:
     """Write the committed form of a run.
 
@@ -67,7 +73,7 @@ def publish(
         target: Where it goes; the files of an earlier call are replaced. It may be `source` if that holds committed
             results.
         most_listing_bytes: Of the compressed listings.
-        pictures: Whether the PNGs of an experiment are kept.
+        with_pictures: Whether the PNGs of an experiment are kept.
 
     Returns:
         What was left out, as sentences.
@@ -85,12 +91,12 @@ def publish(
         if (run / TUNING_STORE).exists():
             left_out = _tuning_run(run, staging, target)
         else:
-            left_out = _run(run, staging, target, most_listing_bytes, pictures=pictures)
+            left_out = _run(run, staging, target, most_listing_bytes, with_pictures=with_pictures)
         _replace(target, staging)
     return left_out
 
 
-def _run(run: Path, staging: Path, target: Path, most_listing_bytes: int, *, pictures: bool) -> tuple[str, ...]:
+def _run(run: Path, staging: Path, target: Path, most_listing_bytes: int, *, with_pictures: bool) -> tuple[str, ...]:
     with Store(run) as store:
         if not (run / "index.html").exists():
             render(store)  # it was restored, or interrupted while it drew its report
@@ -108,11 +114,43 @@ def _run(run: Path, staging: Path, target: Path, most_listing_bytes: int, *, pic
             earlier, left_out = (*earlier, NO_LINES), (*left_out, NO_LINES)
         published.write_records(published.PublishedRun(facts, kept, store.repeat(), earlier), staging)
         published.write_listings(texts, staging)
-        if pictures:
+        if with_pictures:
             left_out = (*left_out, *_pictures(run, staging, MOST_PICTURE_BYTES))
         _provenance({**record_to_json(facts), published.LEFT_OUT: left_out}, staging)
         (staging / "index.html").write_text(html(of_run(analysis), staging, left_out, _place(target)), encoding="utf-8")
     return left_out
+
+
+def redraw(folder: Path, most_picture_bytes: int = MOST_PICTURE_BYTES) -> tuple[str, ...]:
+    """Draw page and pictures of a run's committed results again, and leave its other files as they are.
+
+    Args:
+        folder: The committed results of a run.
+        most_picture_bytes: Of the pictures.
+
+    Returns:
+        What the committed results lack, as sentences.
+    """
+    provenance = folder / "provenance.json"
+    facts = json.loads(provenance.read_text(encoding="utf-8"))
+    kept = tuple(sentence for sentence in facts[published.LEFT_OUT] if not sentence.startswith(WHOLE_PAGE_ALONE))
+    with tempfile.TemporaryDirectory() as temporary:
+        run, drawn = Path(temporary) / "run", Path(temporary) / "drawn"
+        drawn.mkdir()
+        published.restore(folder, run)
+        with Store(run) as store:
+            records, different = load(store)
+            analysis = analyse(store.run(), records, different, store.repeat())
+        had_pictures = any(folder.glob("*.png"))
+        for old in folder.glob("*.png"):
+            old.unlink()
+        if had_pictures:
+            for picture in pictures(analysis, chart_list(analysis)):
+                draw(picture, drawn)
+            kept = (*kept, *_pictures(drawn, folder, most_picture_bytes))
+    _provenance({**facts, published.LEFT_OUT: kept}, folder)
+    (folder / "index.html").write_text(html(of_run(analysis), folder, kept, _place(folder)), encoding="utf-8")
+    return kept
 
 
 def _without_lines(record: VariantRecord) -> VariantRecord:
@@ -184,7 +222,7 @@ def _pictures(run: Path, staging: Path, most_bytes: int) -> tuple[str, ...]:
         if _size([*staging.glob("*.png"), file]) <= most_bytes:
             shutil.copyfile(file, staging / file.name)
     missing = [file.stem for file in wanted if not (staging / file.name).exists()]
-    return (f"Pictures that are drawn with the whole page alone: {', '.join(missing)}.",) if missing else ()
+    return (f"{WHOLE_PAGE_ALONE}{', '.join(missing)}.",) if missing else ()
 
 
 def _provenance(facts: Mapping[str, Any], staging: Path) -> None:
@@ -216,14 +254,23 @@ def main() -> None:
     """Publish, and say what was left out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="a run directory, or a folder of committed results")
-    parser.add_argument("target", type=Path, help="the folder of committed results")
+    parser.add_argument(
+        "target", type=Path, nargs="?", help="the folder of committed results; by default the first one"
+    )
+    parser.add_argument("--redraw", action="store_true", help="replace page and pictures alone")
+    parser.add_argument("--pictures", type=int, default=MOST_PICTURE_BYTES, help="bytes that the pictures may take")
     parser.add_argument("--bare", action="store_true", help="keep records alone: no listings, and no PNGs")
     given = parser.parse_args()
+    target = given.target or given.source
     most = 0 if given.bare else MOST_LISTING_BYTES
-    for sentence in publish(given.source, given.target, most, pictures=not given.bare):
+    if given.redraw:
+        left_out = redraw(target, given.pictures)
+    else:
+        left_out = publish(given.source, target, most, with_pictures=not given.bare)
+    for sentence in left_out:
         print(sentence)
-    files = [file for file in given.target.iterdir() if file.is_file()]
-    print(f"{given.target}: {len(files)} files, {_size(files) / 2**20:.2f} MiB")
+    files = [file for file in target.iterdir() if file.is_file()]
+    print(f"{target}: {len(files)} files, {_size(files) / 2**20:.2f} MiB")
 
 
 if __name__ == "__main__":

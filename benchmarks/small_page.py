@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lab.measured.timing import Kind
 from lab.report.analysis import Analysis
 from lab.report.charts.style import KIND_MEANING
+from lab.report.facts.screen import ScreenRow, screen_rows
 from lab.report.facts.winners import telling_columns
 from lab.report.page.csp import policy
 from lab.report.tuning.data import TuningAnalysis
@@ -31,11 +32,10 @@ MOST_PROBLEMS: Final = 40
 
 _PICTURES: Final = {
     "curve": "Throughput along the problem axis",
-    "ratio_vs_throughput": "What the throughput depends on",
-    "ladder": "Throughput of the rungs",
-    "sweep": "Throughput of the variants",
+    "ratio_vs_throughput": "Mix figure and throughput; lines join variants that differ in the asked parameter alone",
+    "mix": "Instruction mix of the hot loop beside throughput, a row per variant",
+    "bars": "Throughput of the variants",
     "model": "Predicted against measured throughput",
-    "instruction_mix": "Instruction mix of the hot loop",
     "main_effects": "Main effects of the parameters",
     "ratios": "Size-tuned kernels against cuBLAS and against one kernel for all sizes",
     "throughput": "Throughput of the fastest kernel over M and N",
@@ -113,12 +113,18 @@ def of_run(analysis: Analysis) -> SmallPage:
             " ".join(analysis.answer.lead),
             analysis.answer.text,
             " ".join(analysis.answer.verdict),
+            *(_screen_sentence(row) for row in screen_rows(run, analysis.records, analysis.response)),
             *(f"{agreement.sentence[0].upper()}{agreement.sentence[1:]}." for agreement in analysis.agreements),
         ),
         run.notes,
         (table,) if table.rows else (),
         tuple((name, text) for name, text in facts if text),
     )
+
+
+def _screen_sentence(row: ScreenRow) -> str:
+    name = f"{row.name}: " if row.name else ""
+    return f"{row.label}: {name}{row.text} ({row.kind})."
 
 
 def _variants(analysis: Analysis) -> SmallTable:

@@ -123,7 +123,8 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
     """Score the variants of one problem, which are comparable.
 
     Returns:
-        Variant id to score; variants without counts, or on a GPU that is not in the table, are absent.
+        Variant id to score. Variants without counts, or on a GPU that is not in the table, are absent; so are those
+        whose score is a throughput above the peak, since their counts do not show the problem's work.
     """
     variants = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
     labels = {variant: steps[0].small.hot_label for variant, (_, steps) in variants.items() if len(steps) == 1}
@@ -136,7 +137,18 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
             variant: replace(kernel_score, most_s=max(kernel_score.most_s, slowest[variant].most_s))
             for variant, kernel_score in kernel_scores.items()
         }
-    return kernel_scores
+    return {
+        variant: kernel_score
+        for variant, kernel_score in kernel_scores.items()
+        if _possible(variants[variant][0], kernel_score)
+    }
+
+
+def _possible(record: VariantRecord, kernel_score: KernelScore) -> bool:
+    """Return whether a score stays below the GPU's peak; bytes may come from caches, which have no such peak."""
+    peak = record.prediction.peak if record.prediction is not None and record.declared_rate is None else 0.0
+    predicted = rate(record, kernel_score)
+    return record.merit is not Merit.TFLOPS or not peak or predicted is None or predicted <= peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,9 +385,15 @@ def _mix(record: VariantRecord, entry: str, isa: str) -> KernelMix | None:
 
 
 def _steps(record: VariantRecord) -> tuple[_Step, ...]:
-    """Return a variant's launches at both sizes; empty if one lacks counts or does not fit on an SM."""
+    """Return a variant's launches at both sizes; empty if one lacks counts or does not fit on an SM.
+
+    Records of older versions lack the operations of the executed problem, without which nothing says how the counts of
+    a kernel whose throughput counts operations grow.
+    """
     emulation = record.emulation
     if emulation is None or record.status.failed:
+        return ()
+    if record.merit is Merit.TFLOPS and record.flops and not emulation.counted.flops:
         return ()
     real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None, int | None]]
     real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]

@@ -48,7 +48,7 @@ def _whole(text: str | None, arch: str) -> str | None:
     """
     if not text or not text.startswith("\n"):
         return text
-    cut = text.lstrip("\n")
+    cut = text.lstrip()
     if cut.startswith((".section", ".text")):
         return f"\t.target\t{arch}{text}"
     head = f'.version 8.0 .target {arch} .address_size 64 .file 1 "kernel.cu"'

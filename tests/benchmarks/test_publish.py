@@ -178,3 +178,18 @@ def test_a_variant_without_a_listing_has_no_executions_of_its_lines(script, run,
     assert 0 < len(listed) < len(records)
     assert {record.variant for record in records if record.emulation.lines} == set(listed)
     assert set(script.publish(tmp_path / "out", tmp_path / "again", limit)) == set(messages)
+
+
+def test_a_redrawn_page_leaves_records_and_listings_as_they_are(script, run, tmp_path):
+    folder = tmp_path / "out"
+    script.publish(run, folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    (folder / "index.html").write_text("old", encoding="utf-8")
+    (folder / "old.png").write_bytes(b"")
+    assert script.redraw(folder) == ()
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    messages = script.redraw(folder, 0)
+    assert not list(folder.glob("*.png"))
+    assert messages[0].startswith(script.WHOLE_PAGE_ALONE)
+    assert json.loads((folder / "provenance.json").read_text())["published"] == list(messages)
+    assert messages[0] in (folder / "index.html").read_text()

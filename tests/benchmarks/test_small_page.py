@@ -61,13 +61,13 @@ def test_a_run_that_measured_nothing_says_so(small, make):
 
 
 def test_pictures_stand_in_the_order_of_the_page(small, tmp_path):
-    for name in ("model", "curve-2", "strange_one", "curve", "fastest_float32_nn_8", "ladder"):
+    for name in ("model", "curve-2", "strange_one", "curve", "fastest_float32_nn_8", "mix"):
         (tmp_path / f"{name}.png").touch()
     pictures = small.pictures(tmp_path)
     assert [file for file, _ in pictures] == [
         "curve-2.png",
         "curve.png",
-        "ladder.png",
+        "mix.png",
         "model.png",
         "fastest_float32_nn_8.png",
         "strange_one.png",
@@ -79,9 +79,9 @@ def test_only_files_that_are_there_are_linked(small, make, tmp_path):
     with make("ladder") as store:
         page = small.of_run(analysed(store))
     (tmp_path / "provenance.json").touch()
-    (tmp_path / "ladder.png").touch()
+    (tmp_path / "mix.png").touch()
     text = small.html(page, tmp_path, (), "x")
-    assert set(re.findall(r'(?:href|src)="([^"]*)"', text)) == {"data:,", "provenance.json", "ladder.png"}
+    assert set(re.findall(r'(?:href|src)="([^"]*)"', text)) == {"data:,", "provenance.json", "mix.png"}
 
 
 def test_a_tuning_run_shows_what_wins_and_what_gains_most(small, tmp_path):

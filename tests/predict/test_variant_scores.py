@@ -435,9 +435,20 @@ def test_short_launches_are_estimated_as_they_are_timed(one, make, cache, merit,
     record = one(executed=counted(1000))
     timing = make("sweep").records()[0].measurement if cache else None
     record = replace(record, merit=merit, measurement=timing and replace(timing, cache=cache))
+    record = replace(record, emulation=replace(record.emulation, flops=record.flops))
+    record = replace(record, prediction=replace(record.prediction, peak_tflops=math.inf, peak_gb_s=None))
     found = scores([record])[record.variant]
     machine = gpu_for("H200").latencies
     assert found.launches_s == (machine.relaunch_s if warm else machine.launch_s)
+
+
+def test_a_record_without_the_operations_of_the_executed_problem_is_not_scored(one):
+    record = replace(one(executed=counted(1000)), merit=Merit.TFLOPS)
+    assert record.emulation.flops == 0 < record.flops
+    assert scores([record]) == {}
+    assert real_work(record) is None
+    known = replace(record, emulation=replace(record.emulation, flops=1))
+    assert list(scores([known])) == [record.variant]
 
 
 def test_tiles_of_blocks_that_stay_are_whole(tiled):
@@ -502,3 +513,12 @@ def test_arrays_that_are_read_in_part_do_not_pass_through_dram_as_a_whole(moving
     assert work.bytes_moved < gathered.bytes_moved
     whole = moving(**{"global.load": MemoryCount(requests=8, sectors=32, bytes_used=1024)})
     assert real_work(whole).bytes_moved == whole.bytes_moved
+
+
+def test_a_score_above_the_peak_is_left_out(one):
+    record = replace(one(executed=counted(1000)), merit=Merit.TFLOPS)
+    record = replace(record, emulation=replace(record.emulation, flops=1))
+    predicted = rate(record, scores([record])[record.variant])
+    for factor, scored in ((1.01, True), (0.99, False)):
+        peak = replace(record.prediction, peak_tflops=factor * predicted, peak_gb_s=None)
+        assert bool(scores([replace(record, prediction=peak)])) is scored

@@ -301,7 +301,7 @@ def _mix_beside(mix: Stacks, bars: Bars) -> Figure:
     """Return the mix on the left and the figure on the right, a row per variant."""
     figure, (left, right) = _figure(1.7 + 0.2 * len(bars.y.order), columns=2, sharey=True)
     used = _stack(left, mix)
-    _bar_axes(right, bars)
+    _bar_axes(right, bars, "text")
     _row_names(left, mix.names, mix.heading, 44)
     handles = [
         Patch(color=shade.colour, label=text(shade.value)) for shade in mix.colours.shades if shade.value in used
@@ -323,8 +323,8 @@ def _bars(drawing: Bars) -> Figure:
     return figure
 
 
-def _bar_axes(axes: Axes, drawing: Bars) -> None:
-    """Draw the bars with their spans, ceilings and texts."""
+def _bar_axes(axes: Axes, drawing: Bars, words: str = "words") -> None:
+    """Draw the bars with their spans, ceilings and texts, which stand in the field `words`."""
     rows, colours = drawing.data.rows, drawing.colours
     axes.grid(axis="x", color=FAINT, linewidth=0.5)
     top = max(_number(row[name] or 0.0) for row in rows for name in (drawing.x.field, "ceiling"))
@@ -343,7 +343,7 @@ def _bar_axes(axes: Axes, drawing: Bars) -> None:
         ceiling = row["ceiling"]
         inside = value > drawing.least_inside
         past = max(value, _number(ceiling or 0.0) if drawing.ceilings else 0.0)  # not across the ceiling's tick
-        axes.text(0.01 * top + (0 if inside else past), place, str(row["words"]), va="center", fontsize=8,
+        axes.text(0.01 * top + (0 if inside else past), place, str(row[words]), va="center", fontsize=8,
                   color="white" if inside and colour in style.DARK else INK)  # fmt: skip
     axes.set_xlim(0, top * 1.05)
     note = f"; {drawing.note}" if drawing.note else ""

@@ -1,4 +1,7 @@
-"""Agreement of ceiling, estimate and predicted time with the measurement of each variant."""
+"""Agreement of estimate and predicted time with the measurement of each variant.
+
+A ceiling is not among them: it is a bound, and how far below it a kernel stays is not an error of the bound.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Agreement:
     """One prediction against the measurements.
 
     Attributes:
-        name: `predicted time`, `estimate` or `ceiling`.
+        name: `predicted time` or `estimate`.
         column: Name of the table's column with it where throughput counts operations.
         points: (variant, measured, predicted), throughput in the operator's unit.
         error: Median of |predicted / measured - 1|.
@@ -43,7 +46,7 @@ class Agreement:
 
 
 def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
-    """Compare predicted times, estimates and ceilings with measurements.
+    """Compare predicted times and estimates with measurements.
 
     Each is absent where too few measured variants have it.
     """
@@ -52,7 +55,6 @@ def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
     candidates = (
         agreement("predicted time", "scored_tflops", _points(records, lambda record: rates.get(record.variant))),
         agreement("estimate", "estimated_tflops", _points(records, figures.estimated)),
-        agreement("ceiling", "predicted_tflops", _points(records, figures.predicted)),
     )
     return tuple(candidate for candidate in candidates if candidate is not None)
 
