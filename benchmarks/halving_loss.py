@@ -142,13 +142,13 @@ def complete(final: FinalSizes, timed_kernels: Table) -> tuple[Sizes, Table]:
     most = max(counts.values(), default=0)
     if most == 0:
         return Sizes(), {}
-    kept = {size for size, count in counts.items() if count == most}
+    timed_by_most = {size for size, count in counts.items() if count == most}
     table: dict[str, dict[Size, Samples]] = {
-        name: {size: own[size] for size in every if size in kept}
+        name: {size: own[size] for size in every if size in timed_by_most}
         for name, own in timed_kernels.items()
-        if kept <= own.keys()
+        if timed_by_most <= own.keys()
     }
-    ranges, exact = (tuple(size for size in sizes if size in kept) for sizes in (final.ranges, final.exact))
+    ranges, exact = (tuple(size for size in sizes if size in timed_by_most) for sizes in (final.ranges, final.exact))
     return Sizes(ranges, exact), table
 
 

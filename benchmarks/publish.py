@@ -133,7 +133,7 @@ def redraw(folder: Path, most_picture_bytes: int = MOST_PICTURE_BYTES) -> tuple[
     """
     provenance = folder / "provenance.json"
     facts = json.loads(provenance.read_text(encoding="utf-8"))
-    kept = tuple(sentence for sentence in facts[published.LEFT_OUT] if not sentence.startswith(WHOLE_PAGE_ALONE))
+    left_out = tuple(sentence for sentence in facts[published.LEFT_OUT] if not sentence.startswith(WHOLE_PAGE_ALONE))
     with tempfile.TemporaryDirectory() as temporary:
         run, drawn = Path(temporary) / "run", Path(temporary) / "drawn"
         drawn.mkdir()
@@ -147,10 +147,10 @@ def redraw(folder: Path, most_picture_bytes: int = MOST_PICTURE_BYTES) -> tuple[
         if had_pictures:
             for picture in pictures(analysis, chart_list(analysis)):
                 draw(picture, drawn)
-            kept = (*kept, *_pictures(drawn, folder, most_picture_bytes))
-    _provenance({**facts, published.LEFT_OUT: kept}, folder)
-    (folder / "index.html").write_text(html(of_run(analysis), folder, kept, _place(folder)), encoding="utf-8")
-    return kept
+            left_out = (*left_out, *_pictures(drawn, folder, most_picture_bytes))
+    _provenance({**facts, published.LEFT_OUT: left_out}, folder)
+    (folder / "index.html").write_text(html(of_run(analysis), folder, left_out, _place(folder)), encoding="utf-8")
+    return left_out
 
 
 def _without_lines(record: VariantRecord) -> VariantRecord:

@@ -1,4 +1,4 @@
 """Advice on performance: rules that name the cause of lost time, its line, its remedy and the predicted gain.
 
-Modules that other rooms import: `advise`, `contrast`, `evidence`, `finding`, `paddings`.
+Modules that other rooms import: `advise`, `contrast`, `edits`, `evidence`, `finding`.
 """

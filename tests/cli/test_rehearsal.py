@@ -23,7 +23,7 @@ def source_of(folder, statement):
     ("statement", "status", "words"),
     [
         (GOOD, Status.PARTIAL, "no reference is given"),
-        ("y[i] = x[i];", Status.WRONG, "out-of-bounds"),
+        ("if (i <= n) y[i] = x[i];", Status.WRONG, "out-of-bounds"),
         ("if (i < n) y[i] = unheard_of(x[i]);", Status.COMPILE_FAILED, "unheard_of"),
     ],
 )

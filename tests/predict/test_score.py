@@ -491,8 +491,8 @@ def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queue
     assert three.seconds < single.seconds
 
 
-@pytest.mark.parametrize(("instructions", "made"), [(1, 0), (8, 875), (0, 1000)])
-def test_the_last_instruction_of_a_step_is_queued_while_the_others_are_made(instructions, made):
+@pytest.mark.parametrize(("instructions", "cycles"), [(1, 0), (8, 875), (0, 1000)])
+def test_the_last_instruction_of_a_step_is_queued_while_the_others_are_made(instructions, cycles):
     """100 stages an SM, each with products of 1000 cycles; four warps execute an instruction together."""
     machine = H200.latencies
     work = replace(
@@ -502,7 +502,7 @@ def test_the_last_instruction_of_a_step_is_queued_while_the_others_are_made(inst
         ring=RING,
     )
     stages_s = score(H200, [work], 0).resources["stages"]
-    assert stages_s == pytest.approx(100 * (made + machine.l2_latency + 32768 / 128) / CLOCK)
+    assert stages_s == pytest.approx(100 * (cycles + machine.l2_latency + 32768 / 128) / CLOCK)
 
 
 def test_stages_delay_what_is_done_with_them_as_other_resources_do():
