@@ -419,6 +419,9 @@ def _shared_line(facts: DraftFacts) -> list[_Line]:
 
 def _inferred_geometry(facts: DraftFacts, inference: Inference) -> list[_Line]:
     """Return grid and block as the body or the host says them."""
+    grid, guess = _listed(inference.grid), None
+    if inference.grid_guess:
+        guess = Guess("grid", grid, inference.grid_guess, f"--grid '{'; '.join(inference.grid)}'")
     lines = [inference.grid_line, inference.block_line]
     notes = [f"inferred: line {line}" if line else "" for line in lines]
     if facts.launch.grid and not inference.grid_line:
@@ -426,7 +429,7 @@ def _inferred_geometry(facts: DraftFacts, inference: Inference) -> list[_Line]:
     if facts.launch.block and not inference.block_line:
         notes[1] = f"the host's: line {facts.launch.line}"
     return [
-        _Line(f"grid: {_listed(inference.grid)}", note=notes[0]),
+        _Line(f"grid: {grid}", note=notes[0], guess=guess),
         _Line(f"block: {_listed(inference.block)}", note=notes[1]),
     ]
 

@@ -73,7 +73,7 @@ def test_the_block(head, statements, block):
         ("int i = blockIdx.x * 64 + threadIdx.x + 1; if (i < n - 1) x[i] = 1;", ("ceil_div(n - 2, 64)",)),
         ("int r = (blockIdx.x * 64 + threadIdx.x) / 32; if (r < n) x[r] = 1;", ("ceil_div(32 * n, 64)",)),
         ("for (int r = blockIdx.x; r < n; r += gridDim.x) x[r] = 1;", ("n",)),
-        ("x[blockIdx.x * 64 + threadIdx.x] = n;", ("blocks",)),
+        ("x[blockIdx.x * 64 + threadIdx.x] = n;", ("ceil_div(n, 64)",)),
         ("for (int i = threadIdx.x; i < n; i += 32) x[blockIdx.x * n + i] = 1;", ("blocks",)),
         ("if (blockIdx.x == 0) for (int i = 0; i < n; i++) x[i] = 1;", ("1",)),
         ("x[threadIdx.x] = n;", ("1",)),
@@ -153,3 +153,12 @@ def test_blocks_that_count_each_others_rows_are_as_many_along_both_axes():
     )
     assert (inference.grid, inference.free) == (("blocks", "blocks"), {"blocks": "8"})
     assert inference.arrays["to"].shape == inference.arrays["from"].shape == ("blocks", "8", "blocks", "8")
+
+
+def test_a_grid_of_a_kernel_that_does_not_check_its_size_is_a_guess():
+    text = "__global__ void k(float *x, int n) { int i = blockIdx.x * 64 + threadIdx.x; x[i] = 1; }"
+    inference = inferred(text)
+    assert (inference.grid, inference.arrays["x"].shape, inference.sizes) == (("ceil_div(n, 64)",), ("n",), ("n",))
+    assert "checks none of its sizes" in inference.grid_guess
+    assert not inferred(text.replace("x[i]", "if (i < n) x[i]")).grid_guess
+    assert not inferred(text.replace(", int n", "")).grid_guess
