@@ -8,36 +8,21 @@ follow from the kernel's body, with the source line that says so. What neither s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from lab.base.elements import ELEMENT_BYTES
-from lab.isa.cuda.body.limits import Limits
-from lab.isa.cuda.body.statements import read_body
-from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
-from lab.isa.cuda.names import ExpectedMacro, expected_macros, used_names
-from lab.isa.cuda.structures import elements_of, parts_of, read_structures
+from lab.isa.cuda.kernels import SourceKernel, SourceParameter
 from lab.isa.cuda.types import element_type
-from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.declared import declared_constants
-from lab.templates.plain.inference.geometry import infer_block
-from lab.templates.plain.inference.infer import Inference, InferredArray, Known, infer
-from lab.templates.plain.instances import template_instances
-from lab.templates.plain.launches import HostLaunch, read_launch
+from lab.templates.plain.draft_facts import DraftFacts, draft_facts
+from lab.templates.plain.inference.infer import Inference, InferredArray
+from lab.templates.plain.launches import HostLaunch
 
-_INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
 _BLOCKS = (("4096", "16"), ("128", "4"), ("32", "2"))
 """Numbers of blocks that the caller chooses, by the axes that have one."""
-_THREADS = "[64, 128, 256, 512, 1024]"
-_BLOCK = "threads"
-"""Name of the block-size parameter if neither kernel nor host fixes the threads."""
-_TILES = "[8, 16, 32]"
-"""Sides of a block that is square."""
-_MOST_SWEPT = 3
-"""Most template parameters with defaults for which other values are tried; tile sides depend on each other."""
 _TODO = "# TODO: "
 
 
@@ -106,25 +91,6 @@ class _Line:
         return f"{self.text}  # {self.note}" if self.note else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """The facts on which the guesses are based."""
-
-    kernel: SourceKernel
-    body: str
-    macros: tuple[ExpectedMacro, ...]
-    types: Mapping[str, str]  # template parameters that are types: what stands for them
-    parameters: Mapping[str, str]  # the experiment's parameters: their values
-    sizes: tuple[str, ...]  # names of the problem's fields
-    members: Mapping[str, tuple[SourceParameter, ...]]  # of parameters that are structures, with names of their own
-    elements: Mapping[str, tuple[SourceParameter, ...]]  # of pointers to structures of values
-    paths: Mapping[str, str]  # how the body calls members, by their names: `view.data`
-    cluster: tuple[str, ...]  # its sides, where the host asks for clusters
-    launch: HostLaunch  # as far as the host says how it launches the kernel; its grid is in terms of `sides`
-    sides: tuple[str, ...]  # parameters that are a block's sides, x first; none where the host's launch has others
-    inference: Inference | None  # what the body says; None where it cannot be read
-
-
 def draft(text: str, file: str, kernel: SourceKernel) -> str:
     """Return the text of an experiment file for one kernel; see `drafted`."""
     return drafted(text, file, kernel).text
@@ -139,7 +105,7 @@ def drafted(text: str, file: str, kernel: SourceKernel, *, keeps_block: bool = F
         kernel: One of the source's kernels.
         keeps_block: Try no other block than the host's, as other kernels depend on its number of blocks.
     """
-    facts = _facts(text, kernel, keeps_block=keeps_block)
+    facts = draft_facts(text, kernel, keeps_block=keeps_block)
     lines = [
         _Line(f"question: Which variant of {kernel.name} is fastest?", note="ask what you want to know"),
         _Line(f"source: {_quoted(file)}"),
@@ -158,7 +124,7 @@ def drafted(text: str, file: str, kernel: SourceKernel, *, keeps_block: bool = F
     return Draft(text_, guesses, tuple(_doubts(facts)), tuple(threads), blocks, facts.launch)
 
 
-def _doubts(facts: _Facts) -> list[str]:
+def _doubts(facts: DraftFacts) -> list[str]:
     """Return warnings about accumulators that the host never clears."""
     arrays = facts.inference.arrays if facts.inference is not None and facts.launch.line else {}
     return [
@@ -169,242 +135,7 @@ def _doubts(facts: _Facts) -> list[str]:
     ]
 
 
-def _facts(text: str, kernel: SourceKernel, *, keeps_block: bool) -> _Facts:
-    body = text[slice(*kernel.body)]
-    macros = expected_macros(text)
-    types = [template_parameter.name for template_parameter in kernel.template or () if _is_type(template_parameter)]
-    in_types = {word for parameter in kernel.parameters for word in re.findall(r"\w+", parameter.c_type)}
-    kinds = {macro.name: "bool" for macro in macros if _is_flag(macro.name, text)}
-    parameters = {
-        macro.name: _values(macro, is_type=macro.name in in_types, kind=kinds.get(macro.name, "int"))
-        for macro in macros
-    }
-    defaults = [
-        template_parameter
-        for template_parameter in kernel.template or ()
-        if template_parameter.default and template_parameter.name not in types
-    ]
-    for template_parameter in kernel.template or ():
-        if template_parameter.name and template_parameter.name not in types and "..." not in template_parameter.kind:
-            parameters[template_parameter.name] = _template_values(template_parameter, keep=len(defaults) > _MOST_SWEPT)
-    structures = read_structures(text)
-    members, paths = _all_members(structures, kernel)
-    elements = {
-        parameter.name: found for parameter in kernel.parameters if (found := elements_of(parameter, structures))
-    }
-    values = [candidate for candidate in (*kernel.parameters, *chain(*members.values())) if not candidate.is_pointer]
-    integers = [value.name for value in values if value.dtype in _INTEGERS and value.name and value.lanes == 1]
-    excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
-    sizes = [name for name in integers if not re.search(excluded, name, re.IGNORECASE)]
-    launch = _deduced(text, kernel, read_launch(text, kernel, {*sizes, *parameters}))
-    if passed := {side for side in launch.block if side in sizes and launch.values.get(side, "").isdigit()}:
-        sizes = [name for name in sizes if name not in passed]
-        integers = [name for name in integers if name not in passed]
-        launch = _deduced(text, kernel, read_launch(text, kernel, {*sizes, *parameters}))
-    host_arguments = dict(
-        zip((template_parameter.name for template_parameter in kernel.template or ()), launch.template, strict=False)
-    )
-    sides = _block_names(parameters, kernel)
-    if launch.block not in ((), tuple(sides), tuple(host_arguments.get(side, side) for side in sides)):
-        sides = []
-    is_kept = bool(passed) or (keeps_block and bool(launch.block))
-    if not sides and not is_kept and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
-        parameters[_BLOCK] = _THREADS
-        sides = [_BLOCK]
-    if sides and launch.block not in ((), tuple(sides)):
-        launch = _swept(launch, sides)
-    flags = {
-        template_parameter.name
-        for template_parameter in kernel.template or ()
-        if re.search(r"\bbool\b", template_parameter.kind)
-    }
-    for name in parameters.keys() & host_arguments.keys() - flags - set(sides):
-        parameters[name] = f"[{host_arguments[name]}]" if host_arguments[name].isdecimal() else parameters[name]
-    cluster = launched_cluster(text, kernel)
-    inference = (
-        None if cluster else _inferred(text, kernel, parameters, integers, (paths, members), launch, tuple(sides))
-    )
-    if inference is not None:
-        parameters.pop(_BLOCK, None) if not launch.block else None
-        parameters |= inference.threads
-        for name in inference.sides & parameters.keys() - host_arguments.keys():
-            parameters[name] = _TILES if sum(name in side for side in inference.block) > 1 else parameters[name]
-        host_numbers = {paths.get(name, name) for name, value in launch.values.items() if value.isdigit()}
-        own = [name for name in inference.sizes if name not in inference.bounds & host_numbers]
-        sizes = [*(own or inference.sizes), *inference.free]
-        sizes = [
-            paths_to.get(name, name) for paths_to in [{path: name for name, path in paths.items()}] for name in sizes
-        ]
-    return _Facts(
-        kernel,
-        body,
-        macros,
-        {name: host_arguments.get(name) or "float" for name in types},
-        parameters,
-        tuple(sizes) or (() if inference is not None else ("n",)),
-        members,
-        elements,
-        paths,
-        cluster,
-        launch,
-        tuple(sides),
-        inference,
-    )
-
-
-def _inferred(  # noqa: PLR0917 - what is known of a kernel
-    text: str,
-    kernel: SourceKernel,
-    parameters: Mapping[str, str],
-    integers: Sequence[str],
-    structures: tuple[Mapping[str, str], Mapping[str, tuple[SourceParameter, ...]]],
-    launch: HostLaunch,
-    sides: tuple[str, ...],
-) -> Inference | None:
-    """Return what the kernel's body says; None where it accesses no array that could be read."""
-    paths, members = structures
-    read = read_body(text, kernel)
-    if read is None or not read.accesses:
-        return None
-    given = [*kernel.parameters, *chain(*members.values())]
-    arrays = {paths.get(one.name, one.name): one for one in given if one.is_pointer and one.name}
-    own = launch.block or (sides if sides != (_BLOCK,) else ())
-    block = sides if launch.block and sides else own
-    known = Known(
-        tuple(arrays),
-        tuple(paths.get(name, name) for name in integers),
-        tuple(name for name in parameters if name != _BLOCK or block),
-        {path: name for name, path in paths.items()},
-        block if launch.block or kernel.launch_bounds else (),
-        launch.grid,
-        used_names(text) | {*parameters} - {_BLOCK},
-        launch.lengths,
-        {path: ELEMENT_BYTES.get(one.dtype or "", 0) * one.lanes for path, one in arrays.items()},
-        {
-            one.name: int(value)
-            for one, value in zip(kernel.template or (), launch.template, strict=False)
-            if value.isdecimal()
-        },
-        {paths.get(name, name): int(value) for name, value in launch.values.items() if value.isdecimal()},
-        launch.shares,
-    )
-    return infer(read, known)
-
-
-def _deduced(text: str, kernel: SourceKernel, launch: HostLaunch) -> HostLaunch:
-    """Return a launch with the template arguments that C++ deduces from what the host passes."""
-    if not launch.line or len(launch.template) >= len(kernel.template or ()):
-        return launch
-    instances = [one for one in template_instances(text) if one.kernel == kernel and not one.assumed]
-    return replace(launch, template=instances[0].arguments) if instances else launch
-
-
-def _says_block(text: str, kernel: SourceKernel, parameters: Collection[str]) -> bool:
-    """Return whether the body allows one number of threads, as that of a shared array's elements."""
-    read = read_body(text, kernel)
-    return read is not None and any(infer_block(read, Limits(read.opaque, parameters), parameters))
-
-
-def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
-    """Return whether the block size may differ from the host's: only the number of blocks depends on it."""
-    if "blockDim" not in body:
-        return False
-    if not launch.block:
-        return True
-    if len(launch.block) > 1 or not launch.block[0].isdigit() or launch.shared_bytes.isdigit():
-        return False
-    if kernel.launch_bounds or re.search(rf"(?<![\w.]){launch.block[0]}(?!\w)", body):
-        return False
-    if all(side.isdigit() for side in launch.grid):
-        return "gridDim" in body or not launch.grid
-    return _swept(launch, [_BLOCK]).grid != launch.grid
-
-
-def _swept(launch: HostLaunch, sides: Sequence[str]) -> HostLaunch:
-    """Return a launch with parameters in place of the host's numbers for the block's sides.
-
-    A number of blocks without sizes stays as it is. Dynamic shared memory is left out, as it may depend on the block.
-    """
-    pairs = list(zip(launch.block, sides, strict=True))
-    grid = []
-    for at, side in enumerate(launch.grid):
-        names = dict([*pairs, *pairs[at : at + 1]])  # of sides with one number, that of the same axis
-        parts = re.split(r"(?<![\w.])(\d+)(?!\w)", side)
-        grid.append("".join(names.get(word, word) for word in parts))
-    return replace(
-        launch,
-        grid=launch.grid if all(side.isdigit() for side in launch.grid) else tuple(grid),
-        shared_bytes="" if launch.shared_bytes.isdigit() else launch.shared_bytes,
-    )
-
-
-def _all_members(
-    structures: Mapping[str, tuple[SourceParameter, ...]], kernel: SourceKernel
-) -> tuple[dict[str, tuple[SourceParameter, ...]], dict[str, str]]:
-    """Return the members of each structure parameter, and their paths in the body.
-
-    A name that is taken gets the structure's in front.
-    """
-    used_names = {parameter.name for parameter in kernel.parameters}
-    members: dict[str, tuple[SourceParameter, ...]] = {}
-    paths: dict[str, str] = {}
-    for parameter in kernel.parameters:
-        parts = parts_of(parameter, structures)
-        is_taken = parameter.lanes > 1 or any(member.name in used_names for member in parts)
-        names = [f"{parameter.name}_{member.name}" if is_taken else member.name for member in parts]
-        used_names |= set(names)
-        paths |= {name: f"{parameter.name}.{member.name}" for name, member in zip(names, parts, strict=True)}
-        if parts:
-            members[parameter.name] = tuple(
-                replace(member, name=name) for member, name in zip(parts, names, strict=True)
-            )
-    return members, paths
-
-
-def _is_type(parameter: TemplateParameter) -> bool:
-    return parameter.kind in ("typename", "class")
-
-
-def _is_flag(name: str, text: str) -> bool:
-    """Return whether a source only tests a macro against 0: `NAME ? a : b`, `if (NAME)`, `#if NAME`."""
-    uses = re.findall(rf"(?<!\w){name}(?!\w)", text)
-    tests = re.findall(
-        rf"(?<!\w){name}\s*\?|\bif\s+(?:constexpr\s*)?\(\s*!?\s*{name}\s*\)|^[ \t]*#\s*(?:el)?if\s+!?\s*{name}[ \t]*$",
-        text,
-        re.MULTILINE,
-    )
-    return bool(uses) and len(uses) == len(tests)
-
-
-def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
-    """Return initial values from a parameter's name and default."""
-    name = macro.name.lower()
-    if is_type:
-        return "[float, double]"
-    if kind == "bool" or re.match(r"(use|enable|do|with|has|is)_?", name):
-        return "[0, 1]"
-    for pattern, values in (
-        (r"unroll|vec|width|per_thread|items|work", "[1, 2, 4, 8]"),
-        (r"pad", "[0, 1]"),
-        (r"warps", "[2, 4, 8]"),
-        (r"(block|tile|dim|threads).*_?y$|tile|_k$", "[8, 16, 32]"),
-        (r"block|threads", _THREADS),
-    ):
-        if re.search(pattern, name):
-            is_tried = not macro.default or macro.default in re.findall(r"\w+", values)
-            return values if is_tried else f"[{macro.default}]"
-    return f"[{macro.default}]" if macro.default else "[1]"
-
-
-def _template_values(parameter: TemplateParameter, *, keep: bool) -> str:
-    """Return initial values of a template parameter; with `keep`, only its default, except for a flag."""
-    kind = re.sub(r"\bconst(?:expr)?\b", "", parameter.kind).strip()
-    if keep and kind != "bool" and re.fullmatch(r"-?\d+", parameter.default or ""):
-        return f"[{parameter.default}]"
-    return _values(ExpectedMacro(parameter.name, parameter.default, 0), is_type=False, kind=kind)
-
-
-def _kernel_line(facts: _Facts) -> _Line:
+def _kernel_line(facts: DraftFacts) -> _Line:
     kernel = facts.kernel
     if kernel.template is None:
         return _Line(f"kernel: {_quoted(kernel.qualified_name)}")
@@ -415,7 +146,7 @@ def _kernel_line(facts: _Facts) -> _Line:
     return _Line(f'kernel: "{kernel.qualified_name}<{", ".join(arguments)}>"', check)
 
 
-def _problem(facts: _Facts) -> list[_Line]:
+def _problem(facts: DraftFacts) -> list[_Line]:
     if not facts.sizes:
         return [_Line("emulate: full", note="the kernel has no size")]
     known_sizes = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
@@ -431,7 +162,7 @@ def _problem(facts: _Facts) -> list[_Line]:
     ]
 
 
-def _sizes_of(name: str, facts: _Facts) -> tuple[str, str]:
+def _sizes_of(name: str, facts: DraftFacts) -> tuple[str, str]:
     """Return a size to begin with, and one that is small enough to execute on the CPU."""
     inference = facts.inference
     if inference is None:
@@ -455,7 +186,7 @@ def _mapping(values: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{name}: {value}' for name, value in values.items())}}}"
 
 
-def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_Line]:
+def _arguments(parameter: SourceParameter, place: int, facts: DraftFacts) -> list[_Line]:
     """Return the lines of an argument, including members of a structure."""
     members = facts.members.get(parameter.name, ())
     if not members:
@@ -464,7 +195,7 @@ def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_L
     return [_Line(f"  {parameter.name}:"), *(replace(line, text=f"  {line.text}") for line in lines)]
 
 
-def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:  # noqa: PLR0911 - a kind each
+def _argument(parameter: SourceParameter, place: int, facts: DraftFacts) -> _Line:  # noqa: PLR0911 - a kind each
     name = parameter.name or f"argument_{place + 1}"
     if parameter.pointer <= 1 and re.search(r"\bCUtensorMap\b", parameter.c_type):
         shape, _ = _shape(parameter, facts)
@@ -499,7 +230,7 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:  
 
 
 def _inferred_argument(
-    parameter: SourceParameter, array: InferredArray, dtype: str, check: str, facts: _Facts
+    parameter: SourceParameter, array: InferredArray, dtype: str, check: str, facts: DraftFacts
 ) -> _Line:
     """Return the line of an array of which the body says the use."""
     inner = facts.elements.get(parameter.name, ())
@@ -528,7 +259,7 @@ def _leaves_members(parameter: SourceParameter, members: Sequence[SourceParamete
     return bool(stored) and not re.search(rf"{element}=[^=]", body) and stored < {member.name for member in members}
 
 
-def _constants(text: str, facts: _Facts) -> list[_Line]:
+def _constants(text: str, facts: DraftFacts) -> list[_Line]:
     """Return the lines of the constant memory that the host must set."""
     constants = declared_constants(text, facts.kernel, {*facts.sizes, *facts.parameters})
     lines = [_Line("constants:")] if constants else []
@@ -546,7 +277,7 @@ def _constants(text: str, facts: _Facts) -> list[_Line]:
     return lines
 
 
-def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
+def _dtype(parameter: SourceParameter, facts: DraftFacts) -> tuple[str, str]:
     """Return the element type, and a note on what to check."""
     if parameter.dtype is not None:
         return parameter.dtype, ""
@@ -568,7 +299,7 @@ def _unknown_element(parameter: SourceParameter) -> str:
     return f"the element type of {parameter.c_type}"
 
 
-def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
+def _shape(parameter: SourceParameter, facts: DraftFacts) -> tuple[str, bool]:
     """Return the shape in C order, and whether it is certain."""
     sizes = facts.sizes
     inner = facts.elements.get(parameter.name, ())
@@ -593,7 +324,7 @@ def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
     return ", ".join([*(reversed(sizes[:2]) if rows_last else sizes[:2]), *lanes]), False
 
 
-def _direction(parameter: SourceParameter, facts: _Facts) -> str:
+def _direction(parameter: SourceParameter, facts: DraftFacts) -> str:
     if parameter.is_const:
         return ""
     name = _called(parameter, facts)
@@ -606,13 +337,13 @@ def _direction(parameter: SourceParameter, facts: _Facts) -> str:
     return "inout " if _is_assigned(parameter, facts) and _is_read(parameter, facts) else "out "
 
 
-def _called(parameter: SourceParameter, facts: _Facts) -> str:
+def _called(parameter: SourceParameter, facts: DraftFacts) -> str:
     """Return a pattern of an array's uses in the body, by its name or as a structure member."""
     path = facts.paths.get(parameter.name, parameter.name)
     return r"(?<![\w.])" + re.escape(path).replace(r"\.", r"\s*\.\s*") if path else r"(?!)"
 
 
-def _is_assigned(parameter: SourceParameter, facts: _Facts) -> bool:
+def _is_assigned(parameter: SourceParameter, facts: DraftFacts) -> bool:
     """Return whether the body assigns to an array's elements, or passes it to a storing function."""
     word = _called(parameter, facts)
     element = rf"{word}\s*\[[^;]*?\]\s*\)*\s*(?:\.\w+\s*)?=[^=]"
@@ -621,7 +352,7 @@ def _is_assigned(parameter: SourceParameter, facts: _Facts) -> bool:
     return bool(re.search(rf"{element}|{cast}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", facts.body))
 
 
-def _is_read(parameter: SourceParameter, facts: _Facts) -> bool:
+def _is_read(parameter: SourceParameter, facts: DraftFacts) -> bool:
     """Return whether the body reads an array's element."""
     for match in re.finditer(rf"(&?)\s*{_called(parameter, facts)}\s*\[", facts.body):
         depth, end = 1, match.end()
@@ -636,7 +367,7 @@ def _is_read(parameter: SourceParameter, facts: _Facts) -> bool:
     return False
 
 
-def _parameters(facts: _Facts) -> list[_Line]:
+def _parameters(facts: DraftFacts) -> list[_Line]:
     if not facts.parameters:
         return []
     lines = [_Line("parameters:")]
@@ -646,22 +377,7 @@ def _parameters(facts: _Facts) -> list[_Line]:
     return lines
 
 
-def _block_names(parameters: Mapping[str, str], kernel: SourceKernel) -> list[str]:
-    """Return the parameters for the sides of a block, x first."""
-    for stem in (r"block_?(size|dim)?", r"threads?(_per_block)?", r"tile_?(size|dim)?"):
-        sides = [
-            next((name for name in parameters if re.fullmatch(rf"{stem}_?{axis}", name, re.IGNORECASE)), None)
-            for axis in "xyz"
-        ]
-        if sides[0] is not None:
-            return [side for side in sides if side is not None]
-        if alone := next((name for name in parameters if re.fullmatch(stem, name, re.IGNORECASE)), None):
-            return [alone]
-    bounds = kernel.launch_bounds[0] if kernel.launch_bounds else ""
-    return [bounds] if bounds and set(re.findall(r"[A-Za-z_]\w*", bounds)) <= set(parameters) else []
-
-
-def _geometry(facts: _Facts) -> list[_Line]:
+def _geometry(facts: DraftFacts) -> list[_Line]:
     launch, sides = facts.launch, facts.sides or facts.launch.block or ("256",)
     if facts.inference is not None:
         return [*_inferred_geometry(facts, facts.inference), *_shared_line(facts)]
@@ -685,7 +401,7 @@ def _geometry(facts: _Facts) -> list[_Line]:
     return [*lines, *_shared_line(facts)]
 
 
-def _shared_line(facts: _Facts) -> list[_Line]:
+def _shared_line(facts: DraftFacts) -> list[_Line]:
     """Return the line of dynamic shared memory."""
     launch = facts.launch
     if not re.search(r"extern\s+__shared__", facts.body):
@@ -701,8 +417,11 @@ def _shared_line(facts: _Facts) -> list[_Line]:
     return [_Line("shared_bytes: 1024", "" if guess else check, "", guess)]
 
 
-def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
+def _inferred_geometry(facts: DraftFacts, inference: Inference) -> list[_Line]:
     """Return grid and block as the body or the host says them."""
+    grid, guess = _listed(inference.grid), None
+    if inference.grid_guess:
+        guess = Guess("grid", grid, inference.grid_guess, f"--grid '{'; '.join(inference.grid)}'")
     lines = [inference.grid_line, inference.block_line]
     notes = [f"inferred: line {line}" if line else "" for line in lines]
     if facts.launch.grid and not inference.grid_line:
@@ -710,12 +429,12 @@ def _inferred_geometry(facts: _Facts, inference: Inference) -> list[_Line]:
     if facts.launch.block and not inference.block_line:
         notes[1] = f"the host's: line {facts.launch.line}"
     return [
-        _Line(f"grid: {_listed(inference.grid)}", note=notes[0]),
+        _Line(f"grid: {grid}", note=notes[0], guess=guess),
         _Line(f"block: {_listed(inference.block)}", note=notes[1]),
     ]
 
 
-def _guessed_grid(facts: _Facts, sides: Sequence[str]) -> Sequence[str]:
+def _guessed_grid(facts: DraftFacts, sides: Sequence[str]) -> Sequence[str]:
     sizes = facts.sizes
     if len(sides) == 1 or len(sizes) == 1:
         return _blocks([sizes[0] if len(sizes) == 1 else " * ".join(sizes[:2])], sides, facts.cluster)
@@ -731,7 +450,7 @@ def _listed(sides: Sequence[str]) -> str:
     return f"[{', '.join(quoted)}]"
 
 
-def _names_size(facts: _Facts) -> bool:
+def _names_size(facts: DraftFacts) -> bool:
     """Return whether the host's grid names a size; a grid of parameters alone fits only the host's sizes."""
     return any(word in facts.sizes for side in facts.launch.grid for word in re.findall(r"[A-Za-z_]\w*", side))
 
@@ -747,7 +466,7 @@ def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) 
     return counts
 
 
-def _reference(facts: _Facts) -> list[_Line]:
+def _reference(facts: DraftFacts) -> list[_Line]:
     candidates = (*facts.kernel.parameters, *chain(*facts.members.values()))
     arrays = facts.inference.arrays if facts.inference is not None else {}
     outputs = [

@@ -261,7 +261,7 @@ def test_a_template_with_a_type():
         "template <typename T, int block> __global__ void k(T *x, int n) { x[blockIdx.x * block + threadIdx.x] = 1; }"
     )
     assert value["kernel"] == "k<float, {block}>"
-    assert value["arguments"]["x"] == "out float32[blocks, block]"
+    assert value["arguments"]["x"] == "out float32[n]"
     assert value["block"] == "block"
     assert "# TODO: the type that stands for T" in made
 

@@ -184,7 +184,7 @@ def infer_grid(
         spare: Its other integers. If there is one, it is the length along the only axis without another one.
     """
     axes = used_axes(body, BLOCK)
-    left = list(spare) if sizes and len(spare) == 1 else []
+    left = list(spare) if len(spare) == 1 else []
     sides, free, assumed = list[LaunchSide](), dict[str, Polynomial](), list[IndexBound]()
     for axis in range(axes):
         side = _counted(body, limits, axis)

@@ -42,6 +42,7 @@ class Inference:
         grid: Sides of the grid.
         block_line: The source line that the block follows from; 0 where there is none.
         grid_line: Likewise.
+        grid_guess: Why the grid is a guess; empty where it follows from the source.
         threads: Parameters that are sides of the block, with values to try.
         sizes: Names of the problem's fields, of which the kernel's conditions and shapes depend on.
         free: Fields that are no parameters: the numbers of blocks that the caller chooses, with the elements that a
@@ -61,6 +62,7 @@ class Inference:
     grid: tuple[str, ...]
     block_line: int
     grid_line: int
+    grid_guess: str
     threads: Mapping[str, str]
     sizes: tuple[str, ...]
     free: Mapping[str, str]
@@ -138,13 +140,14 @@ def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inferen
     body = replaced(body, limits, offsets)
     spare = [name for name in known.integers if name not in lengths and name not in offsets]
     grid, free, assumed = infer_grid(body, limits, sides, lengths, spare)
+    grid_guess = "the kernel checks none of its sizes" if spare and not lengths else ""
     if is_square:
         first = next(iter(free))
         grid = tuple(replace(side, value=atom(first)) if side.value.atoms & free.keys() else side for side in grid)
         free = {first: free[first]}
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
     if given and (names_size or free or not bounding):
-        grid, free, assumed = given, {}, ()
+        grid, free, assumed, grid_guess = given, {}, (), ""
     counts = {name: grid[axis].value if axis < len(grid) else ONE for axis, name in enumerate(GRID_SIDES)}
     limits.sides.update(counts)
     body = replaced(body, limits, counts)
@@ -170,6 +173,7 @@ def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inferen
         tuple(texts.text(side.value) for side in grid),
         next((side.line for side in block if side.line), 0),
         next((side.line for side in grid if side.line), 0),
+        grid_guess if any(side.value != ONE for side in grid) else "",
         threads,
         sizes,
         {name: texts.text(covered) for name, covered in free.items()},

@@ -31,18 +31,18 @@ ROW_COLUMN = "int r = blockIdx.y * blockDim.y + threadIdx.y, c = blockIdx.x * bl
 
 
 def test_a_product_of_square_matrices():
-    found = inferred(
+    inference = inferred(
         f"__global__ void k(const float *a, const float *b, float *c_, int n) {{ {ROW_COLUMN} if (r < n && c < n) {{"
         " float s = 0; for (int i = 0; i < n; i++) s += a[r * n + i] * b[i * n + c]; c_[r * n + c] = s; } }"
     )
-    assert {name: (one.shape, one.direction) for name, one in found.arrays.items()} == {
+    assert {name: (one.shape, one.direction) for name, one in inference.arrays.items()} == {
         "a": (("n", "n"), ""),
         "b": (("n", "n"), ""),
         "c_": (("n", "n"), "out"),
     }
-    assert found.grid == ("ceil_div(n, threads_x)", "ceil_div(n, threads_y)")
-    assert found.block == ("threads_x", "threads_y") == tuple(found.threads)
-    assert (found.sizes, found.degrees) == (("n",), {"n": 2})
+    assert inference.grid == ("ceil_div(n, threads_x)", "ceil_div(n, threads_y)")
+    assert inference.block == ("threads_x", "threads_y") == tuple(inference.threads)
+    assert (inference.sizes, inference.degrees) == (("n",), {"n": 2})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_block(head, statements, block):
         ("int i = blockIdx.x * 64 + threadIdx.x + 1; if (i < n - 1) x[i] = 1;", ("ceil_div(n - 2, 64)",)),
         ("int r = (blockIdx.x * 64 + threadIdx.x) / 32; if (r < n) x[r] = 1;", ("ceil_div(32 * n, 64)",)),
         ("for (int r = blockIdx.x; r < n; r += gridDim.x) x[r] = 1;", ("n",)),
-        ("x[blockIdx.x * 64 + threadIdx.x] = n;", ("blocks",)),
+        ("x[blockIdx.x * 64 + threadIdx.x] = n;", ("ceil_div(n, 64)",)),
         ("for (int i = threadIdx.x; i < n; i += 32) x[blockIdx.x * n + i] = 1;", ("blocks",)),
         ("if (blockIdx.x == 0) for (int i = 0; i < n; i++) x[i] = 1;", ("1",)),
         ("x[threadIdx.x] = n;", ("1",)),
@@ -84,15 +84,17 @@ def test_the_grid(statements, grid):
 
 
 def test_a_number_of_rows_that_only_the_grid_knows_is_a_size():
-    found = inferred("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }")
-    assert (found.free, found.arrays["x"].shape) == ({"blocks": "n"}, ("blocks", "n"))
+    inference = inferred(
+        "__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }"
+    )
+    assert (inference.free, inference.arrays["x"].shape) == ({"blocks": "n"}, ("blocks", "n"))
 
 
 def test_a_leading_dimension_is_the_length_of_a_row():
-    found = inferred(
+    inference = inferred(
         f"__global__ void k(float *a, int lda, int m, int n) {{ {ROW_COLUMN} if (r < m && c < n) a[r * lda + c] = 1; }}"
     )
-    assert (found.derived, found.sizes, found.arrays["a"].shape) == ({"lda": "n"}, ("m", "n"), ("m", "n"))
+    assert (inference.derived, inference.sizes, inference.arrays["a"].shape) == ({"lda": "n"}, ("m", "n"), ("m", "n"))
 
 
 @pytest.mark.parametrize(
@@ -109,45 +111,54 @@ def test_a_leading_dimension_is_the_length_of_a_row():
 )
 def test_the_direction(statements, shape, direction):
     index = "int i = blockIdx.x * 64 + threadIdx.x;"
-    found = inferred(f"__global__ void k(const float *x, float *y, int n) {{ {index} {statements} }}").arrays
-    assert (found["y"].shape, found["y"].direction, found["x"].shape) == (shape, direction, ("n",))
+    inference = inferred(f"__global__ void k(const float *x, float *y, int n) {{ {index} {statements} }}").arrays
+    assert (inference["y"].shape, inference["y"].direction, inference["x"].shape) == (shape, direction, ("n",))
 
 
 def test_an_index_from_data_is_a_guess_unless_the_host_allocates_the_array():
     text = "__global__ void k(const int *x, int *y, int n) { int i = threadIdx.x; if (i < n) atomicAdd(&y[x[i]], 1); }"
     assert inferred(text).arrays["y"].guess
-    found = inferred(text, lengths={"y": "4 * n + 8"}).arrays["y"]
-    assert (found.guess, found.shape, found.accumulates) == ("", ("n + 2",), True)
+    inference = inferred(text, lengths={"y": "4 * n + 8"}).arrays["y"]
+    assert (inference.guess, inference.shape, inference.accumulates) == ("", ("n + 2",), True)
 
 
 def test_a_condition_that_reaches_a_size_is_a_guess():
-    found = inferred("__global__ void k(float *x, int n) { if (threadIdx.x <= n) x[threadIdx.x] = 1; }").arrays["x"]
-    assert (found.shape, bool(found.guess)) == (("n",), True)
+    inference = inferred("__global__ void k(float *x, int n) { if (threadIdx.x <= n) x[threadIdx.x] = 1; }").arrays["x"]
+    assert (inference.shape, bool(inference.guess)) == (("n",), True)
 
 
 def test_dynamic_shared_memory():
-    found = inferred(
+    inference = inferred(
         "__global__ void k(float *x, int n) { extern __shared__ double s[]; s[threadIdx.x + n] = x[threadIdx.x]; }"
     )
-    assert (found.shared_bytes, found.shared_line) == ("8 * n + 8 * threads", 1)
+    assert (inference.shared_bytes, inference.shared_line) == ("8 * n + 8 * threads", 1)
 
 
 def test_the_launch_of_the_host_counts():
-    found = inferred("__global__ void k(float *x, int n) { x[blockIdx.x] = n; }", ("1",), ("512",))
-    assert (found.block, found.grid, found.arrays["x"].shape) == (("1",), ("512",), ("512",))
+    inference = inferred("__global__ void k(float *x, int n) { x[blockIdx.x] = n; }", ("1",), ("512",))
+    assert (inference.block, inference.grid, inference.arrays["x"].shape) == (("1",), ("512",), ("512",))
 
 
 def test_a_number_that_only_picks_a_row_is_no_size():
     text = f"__global__ void k(float *x, int n, int row) {{ {ROW_COLUMN} x[r * n + c] += x[row * n + c]; }}"
-    found = inferred(text)
-    assert (found.sizes, found.arrays["x"].shape) == (("n",), ("n", "n"))
+    inference = inferred(text)
+    assert (inference.sizes, inference.arrays["x"].shape) == (("n",), ("n", "n"))
 
 
 def test_blocks_that_count_each_others_rows_are_as_many_along_both_axes():
-    found = inferred(
+    inference = inferred(
         "__global__ void k(float *to, const float *from) {"
         " int x = blockIdx.x * 8 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y, w = gridDim.x * 8;"
         " to[(blockIdx.x * 8 + threadIdx.y) * w + blockIdx.y * 8 + threadIdx.x] = from[y * w + x]; }"
     )
-    assert (found.grid, found.free) == (("blocks", "blocks"), {"blocks": "8"})
-    assert found.arrays["to"].shape == found.arrays["from"].shape == ("blocks", "8", "blocks", "8")
+    assert (inference.grid, inference.free) == (("blocks", "blocks"), {"blocks": "8"})
+    assert inference.arrays["to"].shape == inference.arrays["from"].shape == ("blocks", "8", "blocks", "8")
+
+
+def test_a_grid_of_a_kernel_that_does_not_check_its_size_is_a_guess():
+    text = "__global__ void k(float *x, int n) { int i = blockIdx.x * 64 + threadIdx.x; x[i] = 1; }"
+    inference = inferred(text)
+    assert (inference.grid, inference.arrays["x"].shape, inference.sizes) == (("ceil_div(n, 64)",), ("n",), ("n",))
+    assert "checks none of its sizes" in inference.grid_guess
+    assert not inferred(text.replace("x[i]", "if (i < n) x[i]")).grid_guess
+    assert not inferred(text.replace(", int n", "")).grid_guess
