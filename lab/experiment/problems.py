@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lab.base import yamlfile
@@ -79,7 +79,8 @@ def problems(
     Raises:
         UserError: A field is unknown or wrong, or there are too many problems.
     """
-    entries = list(_given(raw.problem, document))
+    listed = getattr(getattr(computed, "problem_type", Problem), "number_lists", ())
+    entries = list(_given(raw.problem, document, listed))
     axes = _axes(entries)
     cases: dict[str, ProblemCase] = {}
     for entry in entries:
@@ -134,8 +135,17 @@ def show(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _given(problem: object, document: Document) -> Iterator[_Given]:
-    """Yield each problem as the file gives it."""
+def _numbers_as_text(setting: object) -> object:
+    """Return `0,3,2` for the list `[0, 3, 2]`, and a list of such texts for a list of lists."""
+    if not isinstance(setting, list) or not setting:
+        return setting
+    if all(type(number) is int for number in setting):
+        return ",".join(map(str, setting))
+    return [_numbers_as_text(value) for value in setting]
+
+
+def _given(problem: object, document: Document, listed: Collection[str]) -> Iterator[_Given]:
+    """Yield each problem as the file gives it; the fields of `listed` as text."""
     entries = problem if isinstance(problem, list) else [problem]
     if not entries:
         raise _error("the list is empty", document, ("problem",), problem, "at least one mapping")
@@ -155,7 +165,11 @@ def _given(problem: object, document: Document) -> Iterator[_Given]:
         if "emulate" in own and not isinstance(emulate, dict) and emulate != FULL:
             accepted = f"a mapping of the operator's fields, or {FULL}"
             raise _error("wrong type", document, (*place, "emulate"), emulate, accepted)
-        axes = {key: values_of(value, document, (*place, key)) for key, value in entry.items() if key not in own}
+        axes = {
+            key: values_of(_numbers_as_text(value) if key in listed else value, document, (*place, key))
+            for key, value in entry.items()
+            if key not in own
+        }
         count += math.prod(len(values) for values in axes.values())
         if count > _MOST_PROBLEMS:
             raise _error("too many problems", document, place, count, f"at most {_MOST_PROBLEMS}")

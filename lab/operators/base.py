@@ -52,6 +52,8 @@ class Problem(Strict, Mapping[str, Scalar]):
 
     extensions: ClassVar[tuple[str, ...]] = ()
     """Optional fields that extend the operator: only templates that name one in their `problem` support it."""
+    number_lists: ClassVar[tuple[str, ...]] = ()
+    """Fields of several numbers, as text `0,3,2`. A file may list the numbers of one value, or list such lists."""
 
     _title: str | None = PrivateAttr(None)
 

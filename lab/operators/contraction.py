@@ -67,6 +67,7 @@ class ContractionProblem(Problem):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Extent]
+    number_lists = (*_ASSIGNMENTS, "strides_A", "strides_B")
 
     dtype: Literal["float32", "float64", "float16", "bfloat16", "complex64", "complex128"] = "float32"
     alpha: float = 1.0
@@ -382,7 +383,10 @@ def _indices(values: Mapping[str, Any]) -> Einsum:
     if type(count) is not int or not 0 <= count <= MOST_DIMENSIONS:
         accepted = f"an integer from 0 to {MOST_DIMENSIONS}"
         raise UserError("wrong value", code="wrong-value", key="problem.NumIndicesC", found=count, accepted=accepted)
-    a, b = (_numbers(name, values[name], 'index numbers as text, "0,3,2"; a list is swept') for name in _ASSIGNMENTS)
+    a, b = (
+        _numbers(name, values[name], 'index numbers, [0, 3, 2] or "0,3,2"; a list of these is swept')
+        for name in _ASSIGNMENTS
+    )
     return einsum.from_assignments(a, b, count)
 
 

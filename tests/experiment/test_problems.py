@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mistakes import coded
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.experiment.problems import ProblemCase, problems, show, values_of
 from lab.experiment.schema import ExperimentFile
+from lab.operators.contraction import Contraction
 from lab.operators.gemm import Gemm, GemmProblem
 
 REST = "question: q\noperator: gemm\nkernels: [{template: t}]\n"
@@ -124,3 +126,18 @@ def test_a_wrong_entry_is_refused(given: Any) -> None:
 
 def test_values_are_shown_as_yaml_spells_them() -> None:
     assert [show(value) for value in (True, 4, 0.5, "nn")] == ["true", "4", "0.5", "nn"]
+
+
+def test_index_assignments_are_lists_or_texts_and_lists_of_them_are_swept() -> None:
+    text = "problem: {IndexAssignmentsA: %s, IndexAssignmentsB: [1, 3, 2], NumIndicesC: 3, i: 4, j: 5, k: 2, l: 3}"
+
+    def assigned(a: str) -> list[object]:
+        document = yamlfile.parse(REST.replace("gemm", "contraction") + text % a, "e.yaml")
+        cases, _ = problems(Contraction(), ExperimentFile.model_validate(document.data), document)
+        assert {case.values["IndexAssignmentsB"] for case in cases} == {"1,3,2"}
+        return [case.values["IndexAssignmentsA"] for case in cases]
+
+    assert assigned("[0, 3, 2]") == assigned('"0,3,2"') == assigned("[[0, 3, 2]]") == ["0,3,2"]
+    assert assigned("[[0, 3, 2], [3, 0, 2]]") == assigned('["0,3,2", [3, 0, 2]]') == ["0,3,2", "3,0,2"]
+    with pytest.raises(UserError, check=coded("wrong-type", key="problem.IndexAssignmentsA", line=4)):
+        assigned("[0, x, 2]")

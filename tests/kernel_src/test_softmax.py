@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import pytest
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.expressions import Scalar
+from lab.experiment.load import load
+from lab.experiment.space import expand
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
@@ -221,3 +224,11 @@ def test_rows_of_unequal_alignment_have_no_shifted_form():
     assert entry() == ("softmax_shifted",)
     assert entry(ldx=778, ldy=782) == ("softmax_shifted",)
     assert entry(ldx=778) == ("softmax_scalar",)
+
+
+def test_the_persistent_form_runs_at_each_length_of_tritons_benchmark():
+    """Rows of 256 to 12672 in steps of 128."""
+    experiment = load(Path(__file__).parents[2] / "experiments" / "softmax_rows.yaml")
+    persistent = [point for point in expand(experiment).points if point.kernel.name == "prefetched"]
+    assert {point.problem.values.n for point in persistent} == {128 * i for i in range(2, 100)}
+    assert {point.parameters["persistent"] for point in persistent} == {"occupancy"}

@@ -173,8 +173,8 @@ def test_a_size_that_is_missing_is_asked_for():
     [
         ("0,3,2", "1,3,2", None, "NumIndicesC", "a key is missing"),
         (None, "1,3,2", 3, "IndexAssignmentsA", "a key is missing"),
-        (0, "1,3,2", 3, "IndexAssignmentsA", "a list is swept"),
-        ("0,x,2", "1,3,2", 3, "IndexAssignmentsA", "a list is swept"),
+        (0, "1,3,2", 3, "IndexAssignmentsA", "a list of these is swept"),
+        ("0,x,2", "1,3,2", 3, "IndexAssignmentsA", "a list of these is swept"),
         ("0,3,2", "1,3,2", 9, "NumIndicesC", "0 to 8"),
         ("0,3,2", "1,3,2", 4, "IndexAssignmentsA", ""),  # 3 is C's then: a free index of both is a batch index
         ("0,3,2", "1,3,2", 5, "NumIndicesC", "index of C 4 is in neither operand"),

@@ -29,6 +29,8 @@ TEXTS = {
 }
 ROWS = [re.split(r"(?<!\\) \| ", row) for row in re.findall(r"^\| ([MSTP]\d+ .*) \|$", PAGE, re.MULTILINE)]
 COLUMNS = 6
+LACKS_SOMETHING = 3
+"""Exit code of lab where the environment lacks what was asked for, such as Triton."""
 
 
 def command_of(cell):
@@ -87,4 +89,6 @@ def test_commands_that_take_no_gpu_end_well(command, tmp_path):
     words = [sys.executable, "-m", *words] if words[0] == "lab" else [sys.executable, *words[1:]]
     words += ["--output", str(tmp_path / "run")] if words[2:4] == ["lab", "run"] else []
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == LACKS_SOMETHING:
+        pytest.skip(done.stderr.strip().partition("\n")[0])
     assert done.returncode == 0, done.stdout + done.stderr
