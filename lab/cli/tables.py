@@ -191,8 +191,7 @@ def print_outcome(console: Console, outcome: RunOutcome, guesses: Sequence[Guess
     if guesses:
         fared = f"not judged: {summarise(guesses)}. {PROVISIONAL}{fared}"
     records = outcome.lean_records
-    total = outcome.run.variants
-    print_flowing(console, f"{len(records)} of {total} variant{'s' if total != 1 else ''}: {fared}")
+    print_flowing(console, f"{len(records)} of {outcome.run.variants} variants: {fared}")
     _print_reasons(console, outcome, PROVISIONAL if guesses else "")
     if outcome.run.not_measured:
         print_flowing(console, outcome.run.not_measured)
