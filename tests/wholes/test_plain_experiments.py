@@ -15,6 +15,7 @@ from lab.experiment.variants import plan
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.stages import emulate as emulation
+from lab.stages import full_size as stages_full_size
 from lab.stages.build import Built, build, build_task
 from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
@@ -42,6 +43,29 @@ LIGHTER = {
 
 The real last variants, which differ in repetitions and in the size of arrays, are thorough.
 """
+FEWER_BLOCKS = {"micro/banks": 66, "micro/pipes": 66}
+"""Blocks of a last variant instead of 528 and 264, which repeat what these do; the source does not name their number.
+
+The real last variants are thorough.
+"""
+FEWER_STEPS = {"micro/pipes": 128, "micro/tensor_pipes": 16, "micro/wgmma_waits": 16}
+"""Steps at full size instead of 4096: after two seconds, no block of these has ended."""
+MOST_VARIANTS = 24
+"""A run of so many variants gives each a third of the work at its own size; there, each file ends some blocks."""
+MACHINE_CODE = {
+    "micro/code_size",
+    "micro/tensor_pipes",
+    "micro/wgmma_waits",
+    "others/attention_row",
+    "others/flash_attention",
+    "others/matmul",
+    "plain/nbody",
+    "spaces/interactions",
+}
+"""Files of which blocks at full size end as machine code alone; the others' are interpreted, which reads few pages.
+
+The thorough tests execute all of them as a run does: as machine code where there are more than a few instructions.
+"""
 ARCHS = re.compile(r"sm_90a?")
 PARTS = [FILES[first : first + TOGETHER] for first in range(0, len(FILES), TOGETHER)]
 
@@ -54,15 +78,28 @@ def compiler_of(experiment):
 
 def ends_of(file, *, lighter=True):
     """An experiment, and the first and the last variant of its space; none where their compiler is not here."""
-    experiment = load(file)
-    told = LIGHTER.get(f"{file.parent.name}/{file.stem}", {}) if lighter else {}
+    experiment, name = load(file), f"{file.parent.name}/{file.stem}"
+    told = LIGHTER.get(name, {}) if lighter else {}
     points, compiler = expand(experiment, max_variants=5000).points, compiler_of(experiment)
     arch = next((arch for arch in experiment.archs if ARCHS.fullmatch(arch)), "sm_90")  # sm_90a, where wgmma is
-    last = [point for point in points if told.items() <= point.parameters.items()][-1]
-    return experiment, plan(experiment, [points[0], last], [compiler], [arch]) if compiler else ()
+    ends = points[0], [point for point in points if told.items() <= point.parameters.items()][-1]
+    if lighter:
+        ends = tuple(shortened(name, point) for point in ends)
+    return experiment, plan(experiment, ends, [compiler], [arch]) if compiler else ()
 
 
-def what_is_wrong(experiment, planned, outcome, *, sampled, full_size=True):
+def shortened(name, point):
+    """Return a point with the blocks and the steps of the gate; those of a single block stay."""
+    blocks, steps = FEWER_BLOCKS.get(name, 1), FEWER_STEPS.get(name)
+    if point.parameters.get("blocks", 1) > blocks > 1:
+        point = replace(point, parameters={**point.parameters, "blocks": blocks})
+    if steps is None:
+        return point
+    values = type(point.problem.values).restored({**point.problem.values, "steps": steps})
+    return replace(point, problem=replace(point.problem, values=values))
+
+
+def what_is_wrong(experiment, planned, outcome, *, sampled, full_size=True, variants=1):
     """Return the faults of a built variant under emulation; empty where it is correct.
 
     Args:
@@ -71,10 +108,11 @@ def what_is_wrong(experiment, planned, outcome, *, sampled, full_size=True):
         outcome: Its build.
         sampled: Execute the samples, too, which is done for their counts, with kernels whose results are right already.
         full_size: Execute blocks at the problem's own size; otherwise the emulated size under other conditions.
+        variants: Variants of the run; those of many do less work at the problem's own size, where some blocks must end.
     """
     if not isinstance(outcome, Built):
         return str(outcome)
-    context = FlowContext(experiment, None, emulate=True)
+    context = FlowContext(experiment, None, emulate=True, variants=variants)
     variant = flow.inspect(context, planned, outcome, None)
     if (mistake := flow.argument_mistake(context, variant, outcome)) is not None:
         return str(mistake)
@@ -87,19 +125,24 @@ def what_is_wrong(experiment, planned, outcome, *, sampled, full_size=True):
         else:
             task = replace(task, full_size=None)
         record = emulation.emulate(task, variant.ptx)
+    if record.suspicions:
+        return "; ".join(suspicion.summary for suspicion in record.suspicions)
+    if variants > 1 and full_size and record.full_size is not None and not record.full_size.blocks:
+        return f"nothing was executed at full size: {record.not_shown}"
     return record.fault or record.unsupported or ("" if record.verification is not None else "nothing was verified")
 
 
 def parts():
     """The files; every third is executed at the sizes of its samples, too, and the others where asked for.
 
-    In the gate, one end of a space is executed at full size and the other one under other conditions; both in turn.
+    In the gate, one end of a space is executed at full size and the other one under other conditions; both in turn. The
+    thorough tests do as much work at full size as a run of one variant.
     """
     for part in PARTS:
         shown = f"{part[0].stem}..{part[-1].stem}"
-        yield pytest.param(part, part[::3], 0, id=shown)
-        yield pytest.param(part, part, 0, id=f"{shown}-all sampled", marks=pytest.mark.thorough)
-        yield pytest.param(part, [], 1, id=f"{shown}-ends exchanged", marks=pytest.mark.thorough)
+        yield pytest.param(part, part[::3], 0, MOST_VARIANTS, id=shown)
+        yield pytest.param(part, part, 0, 1, id=f"{shown}-all sampled", marks=pytest.mark.thorough)
+        yield pytest.param(part, [], 1, 1, id=f"{shown}-ends exchanged", marks=pytest.mark.thorough)
 
 
 @pytest.fixture
@@ -108,22 +151,26 @@ def untraced(monkeypatch):
     monkeypatch.setattr(api, "_traced", lambda request, tables: (None, ()))
 
 
-@pytest.mark.parametrize(("files", "sampled", "turn"), list(parts()))
-def test_the_first_and_the_last_variant_are_right(files, sampled, turn, untraced):
+@pytest.mark.parametrize(("files", "sampled", "turn", "run_of"), list(parts()))
+def test_the_first_and_the_last_variant_are_right(files, sampled, turn, run_of, untraced, monkeypatch):
     """Files whose compiler is not on this machine (Triton's) are left out; samples are executed of first variants."""
+    most_bytes = stages_full_size._MATERIALISED
     variants = [(file, experiment, end) for file in files for experiment, ends in [ends_of(file)] for end in ends]
     assert all(sum(file == known for known, _, _ in variants) in {0, 2} for file in files)
     outcomes = build([build_task(planned) for _, _, planned in variants])
     wrong = {}
     for i, ((file, experiment, planned), outcome) in enumerate(zip(variants, outcomes, strict=True)):
-        options = {"sampled": i % 2 == 0 and file in sampled, "full_size": (i + i // 2 + turn) % 2 == 0}
+        at_full_size = (i + i // 2 + turn) % 2 == 0
+        is_compiled = run_of == 1 or f"{file.parent.name}/{file.stem}" in MACHINE_CODE
+        monkeypatch.setattr(stages_full_size, "_MATERIALISED", most_bytes if is_compiled else 0)
+        options = {"sampled": i % 2 == 0 and file in sampled, "full_size": at_full_size, "variants": run_of}
         if what := what_is_wrong(experiment, planned, outcome, **options):
             wrong[f"{file.name}: {planned.label}"] = what
     assert wrong == {}
 
 
 @pytest.mark.thorough  # the text of a variant that the gate executes, with more repetitions and larger arrays
-@pytest.mark.parametrize("name", LIGHTER)
+@pytest.mark.parametrize("name", dict.fromkeys((*LIGHTER, *FEWER_BLOCKS, *FEWER_STEPS)))
 def test_a_last_variant_that_is_dear_is_right(name):
     experiment, (_, planned) = ends_of(FOLDER / f"{name}.yaml", lighter=False)
     (outcome,) = build([build_task(planned)])
