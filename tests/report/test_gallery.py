@@ -25,7 +25,6 @@ def analysed(make, what):
             {
                 "ratio_vs_throughput.png": "gemm_unroll: SASS FMA share against throughput; "
                 "lines join variants that differ in unroll alone",
-                "model.png": "gemm_unroll: predicted against measured throughput",
                 "mix.png": f"gemm_unroll: {BESIDE} throughput of the variants",
                 "main_effects.png": "gemm_unroll: main effects on throughput (mean, and range over the variants)",
             },

@@ -53,7 +53,7 @@ def test_writes_the_files_of_a_report(report, what):
     _, files, _ = report(what)
     expected = {"index.html", "records.csv", "records.json", "ratio_vs_throughput.png", "mix.png"}
     expected |= set() if what == "ladder" else {"main_effects.png"}
-    assert set(files) == expected | (set() if what == "no_gpu" else {"model.png"})
+    assert set(files) == expected
     for name, path in files.items():
         assert path.is_file()
         assert not name.endswith("png") or path.read_bytes().startswith(b"\x89PNG\r\n")

@@ -278,9 +278,9 @@ def test_the_page_is_short_its_table_ranks_in_sight_and_links_unfold(open_file, 
     assert ranking["x"] + ranking["width"] <= 1280
     answer = page.locator("#answer dl.screen").bounding_box()
     assert answer["y"] + answer["height"] + page.evaluate("scrollY") <= 800
-    folded = page.locator("#model details.fold-section")
+    folded = page.locator("#main-effects details.fold-section")
     assert folded.get_attribute("open") is None
-    page.evaluate("location.hash = '#model'")
-    page.wait_for_selector("#chart-model svg")
+    page.evaluate("location.hash = '#main-effects'")
+    page.wait_for_selector("#chart-effect-0 svg")
     assert folded.get_attribute("open") is not None
     assert complaints == []

@@ -175,8 +175,10 @@ def _colour(colours: Colours) -> Part:
     scale = alt.Scale(
         domain=[shade.value for shade in colours.shades], range=[shade.colour for shade in colours.shades]
     )
-    legend = alt.Legend(orient="top", title=colours.title or None, **_notes(colours)) if colours.legend else None
-    return alt.Color(field=colours.field, type="nominal", scale=scale, legend=legend)
+    columns = 1 if any(shade.note for shade in colours.shades) else 2  # on a phone, whose width one row would exceed
+    beside = alt.ExprRef(f"containerSize()[0] < 640 ? {columns} : 0")
+    legend = alt.Legend(orient="top", title=colours.title or None, columns=beside, **_notes(colours))
+    return alt.Color(field=colours.field, type="nominal", scale=scale, legend=legend if colours.legend else None)
 
 
 def _notes(colours: Colours) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lab.measured.timing import Samples
+from lab.recorded.predictions import Estimate
 from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.analysis import Analysis, analyse
 from lab.report.charts import vega
@@ -34,6 +35,17 @@ def analysed(make: Callable[[str], Store]) -> Callable[[str], Analysis]:
             return analyse(store.run(), store.records(), {})
 
     return analysis
+
+
+@pytest.fixture
+def estimated(make: Callable[[str], Store]) -> Analysis:
+    """The analysis of the sweep, with an estimate of every variant."""
+    with make("sweep") as store:
+        records = tuple(
+            replace(record, estimate=Estimate(1.1 * (record.throughput or 0.0), 100.0, {"fma": 1.0}))
+            for record in store.records()
+        )
+        return analyse(store.run(), records, {})
 
 
 @pytest.fixture

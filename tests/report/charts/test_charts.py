@@ -90,8 +90,9 @@ def test_a_curve_has_a_choice_for_each_part_in_the_same_colours(along_n):
     assert charts.along(replace(axis_curve, wide=True)).scale is Scale.LOG2
 
 
-def test_both_sides_of_the_model_chart_have_one_scale(analysed):
-    a = analysed("sweep")
+def test_both_sides_of_the_model_chart_have_one_scale(estimated):
+    a = estimated
+    assert [agreement.name for agreement in a.agreements] == ["estimate"]
     chart = charts.model_chart(a.columns, a.rows, a.agreements, a.response)
     for choice, agreement in zip(chart.choices, a.agreements, strict=True):
         drawing = as_(Scatter, choice.drawing)

@@ -106,8 +106,8 @@ def test_lines_can_be_drawn_over_categories_and_with_dots(analysed, along_n, dra
     assert len(figure.axes[0].lines) == len(figure.axes[0].collections) == 2
 
 
-def test_the_model_stands_side_by_side_on_equal_axes(analysed, drawn):
-    a = analysed("sweep")
+def test_the_model_stands_side_by_side_on_equal_axes(estimated, drawn):
+    a = estimated
     scatter = as_(Scatter, charts.model_chart(a.columns, a.rows, a.agreements, a.response).choices[0].drawing)
     figure, _ = drawn(scatter, scatter)
     assert len(figure.axes) == 2
