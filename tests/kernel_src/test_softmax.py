@@ -230,5 +230,5 @@ def test_the_persistent_form_runs_at_each_length_of_tritons_benchmark():
     """Rows of 256 to 12672 in steps of 128."""
     experiment = load(Path(__file__).parents[2] / "experiments" / "softmax_rows.yaml")
     persistent = [point for point in expand(experiment).points if point.kernel.name == "prefetched"]
-    assert {point.problem.values.n for point in persistent} == {128 * i for i in range(2, 100)}
+    assert {point.problem.values.plain["n"] for point in persistent} == {128 * i for i in range(2, 100)}
     assert {point.parameters["persistent"] for point in persistent} == {"occupancy"}
