@@ -55,8 +55,8 @@ def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
         definitions.append(roofline)
     if a.search:
         definitions.append(charts.search_chart(a.search, a.response))
-    if a.agreements:
-        definitions.append(charts.model_chart(a.columns, a.rows, a.agreements, a.response))
+    if usable := [agreement for agreement in a.agreements if agreement.usable]:
+        definitions.append(charts.model_chart(a.columns, a.rows, usable, a.response))
     if a.slices:
         definitions.extend(charts.mix_charts(a.slices, [bar.name for bar in a.bars]))
     definitions.extend(charts.effect_charts(a.effects, columns, a.rows, a.response))

@@ -39,8 +39,15 @@ class Agreement:
     worst: str
 
     @property
+    def usable(self) -> bool:
+        """True if the prediction has the right scale: at the median it is off by less than a factor of two."""
+        return self.error < 1
+
+    @property
     def sentence(self) -> str:
         """The figures as a sentence without its full stop."""
+        if not self.usable:
+            return f"{self.name}: off by more than a factor of two at the median, and not shown, n = {len(self.points)}"
         rank = "" if self.correlation is None else f", Spearman's rank correlation {self.correlation:.2f}"
         return f"{self.name}: median absolute error {self.error:.1%}{rank}, n = {len(self.points)}"
 

@@ -329,7 +329,7 @@ def _span(values: Iterable[float | None], unit: str) -> str | None:
 def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
     """Return each prediction's name with its worst variant: id, name, and a comparison of the figures."""
     rows, by_id, names = [], {r.variant: r for r in analysis.records}, chartdata.names(analysis.records)
-    for agreement in analysis.agreements:
+    for agreement in (agreement for agreement in analysis.agreements if agreement.usable):
         measured, value = next((x, y) for variant, x, y in agreement.points if variant == agreement.worst)
         cost = loss(by_id[agreement.worst]) if agreement.name == "estimate" else None
         unit = analysis.response.unit

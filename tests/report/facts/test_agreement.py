@@ -107,3 +107,12 @@ def test_records_without_work_or_time_do_not_break_the_report(request, measured,
     assert agreements(measured.records()) == ()
     assert agreement("estimate", "estimated_tflops", [(str(x), 0.0, 1.0) for x in range(9)]) is None
     assert "index.html" in {path.name for path in render(measured)}
+
+
+@pytest.mark.parametrize(("factor", "usable"), [(1.9, True), (2.1, False)])
+def test_a_prediction_of_another_scale_is_named_and_not_shown(factor, usable):
+    compared = agreement("estimate", "estimated_tflops", [(str(x), float(x), factor * x) for x in range(1, 6)])
+    assert compared is not None
+    assert compared.usable is usable
+    assert ("%" in compared.sentence) is usable
+    assert ("off by more than a factor of two at the median, and not shown, n = 5" in compared.sentence) is not usable
