@@ -33,7 +33,7 @@ PRIVATE = re.compile(
 )
 """The left column of the glossary, without the words that PTX and English use too, such as bulk copies."""
 
-CEILINGS = {"lab": 77, "tests": 53, "benchmarks": 12, "examples": 0}
+CEILINGS = {"lab": 77, "tests": 51, "benchmarks": 12, "examples": 0}
 """The vague names that outlive `LONGEST_LIFE` in each folder; lower a ceiling with every fix."""
 
 LONG_SUBJECT = 72

@@ -546,7 +546,8 @@ def _print_coalescing(console: Console, facts: Facts) -> None:
 
 def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
     table = Table(title="memory", title_justify="left", box=None, pad_edge=False)
-    for header in ("access", "requests", "wavefronts or passes", "conflicts", "sectors / request", "bytes used"):
+    served = "wavefronts or passes" if "const.load" in traffic else "wavefronts"
+    for header in ("access", "requests", served, "conflicts", "sectors / request", "bytes used"):
         table.add_column(header, justify="left" if header == "access" else "right")
     for name, count in traffic.items():
         shared, constant = name.startswith("shared"), name.startswith("const")

@@ -139,14 +139,14 @@ def test_a_folder_behind_a_link_is_not_written(sent: Path, tmp_path: Path) -> No
 @pytest.mark.usefixtures("painted_small")
 def test_written_files_take_the_places_of_links(sent: Path, secret: Path) -> None:
     variant = a_variant(sent)
-    for place in (variant / "kernel.cu", sent / "index.html", sent / "records.csv", sent / "ladder.png"):
+    for place in (variant / "kernel.cu", sent / "index.html", sent / "records.csv", sent / "mix.png"):
         place.unlink(missing_ok=True)
         place.symlink_to(secret)
     with Store(sent, create=True) as store:
         store.write_files(variant.name, {"kernel.cu": "new"})
     reported(sent)
     assert secret.read_text() == OWN
-    for place in (variant / "kernel.cu", sent / "index.html", sent / "records.csv", sent / "ladder.png"):
+    for place in (variant / "kernel.cu", sent / "index.html", sent / "records.csv", sent / "mix.png"):
         assert place.is_file(), place.name
         assert not place.is_symlink(), place.name
 

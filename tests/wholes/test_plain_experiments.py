@@ -48,15 +48,17 @@ FEWER_BLOCKS = {"micro/banks": 66, "micro/pipes": 66}
 
 The real last variants are thorough.
 """
-FEWER_STEPS = {"micro/pipes": 128, "micro/tensor_pipes": 16, "micro/wgmma_waits": 16}
+FEWER_STEPS = {"micro/constants": 128, "micro/pipes": 128, "micro/tensor_pipes": 16, "micro/wgmma_waits": 16}
 """Steps at full size instead of 4096: after two seconds, no block of these has ended."""
 MOST_VARIANTS = 24
 """A run of so many variants gives each a third of the work at its own size; there, each file ends some blocks."""
 MACHINE_CODE = {
     "micro/code_size",
+    "micro/constants",
     "micro/tensor_pipes",
     "micro/wgmma_waits",
     "others/attention_row",
+    "others/dot",
     "others/flash_attention",
     "others/matmul",
     "plain/nbody",
