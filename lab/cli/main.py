@@ -924,5 +924,8 @@ def _ending(error: Exception) -> tuple[int, str]:
 
 def _tell(message: str) -> None:
     """Print on stderr; where that fails on a full disk, the exit code must suffice."""
-    with contextlib.suppress(OSError):
+    try:
         write(message, error=True)
+    except OSError:
+        # Python would try to write what is buffered once more when it ends, and end with its own code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

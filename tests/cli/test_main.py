@@ -393,7 +393,9 @@ def test_a_full_disk_at_the_start_is_a_message(folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
-def test_output_that_cannot_be_written_has_its_exit_code(tmp_path):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_has_its_exit_code(tmp_path, monkeypatch, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with open("/dev/full", "w") as full:  # noqa: PTH123
         command = [sys.executable, "-m", "lab", "schema"]
         said = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
