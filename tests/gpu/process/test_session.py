@@ -260,6 +260,7 @@ def test_a_failed_verification_keeps_the_worker(session):
 def test_what_a_kernel_prints_stays_out_of_stdout(session, capfd):
     session.close()  # the worker inherits this test's stderr, not an earlier one's
     assert session.run(job("prints"), QUIET).failure is None
+    session.close()  # the worker ends once its relay has written everything
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "printed by the kernel" in captured.err
