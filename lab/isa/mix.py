@@ -221,7 +221,8 @@ class KernelMix:
         by_class = {
             cls: n - sum(counts.by_class.get(cls, 0) for counts in outermost) for cls, n in self.counts.by_class.items()
         }
-        return Counts(sum(by_class.values()), {cls: n for cls, n in by_class.items() if n}, {}, 0, 0)
+        instructions = self.counts.instructions - sum(counts.instructions for counts in outermost)
+        return Counts(instructions, {cls: n for cls, n in by_class.items() if n}, {}, 0, 0)
 
     @property
     def hot_name(self) -> str:

@@ -104,11 +104,10 @@ def local_requests(
     if ptx is None or sass is None or BODY not in sass.chains or small.executed is None:
         return 0.0, 0.0
     outside, loops = _passes((ptx, sass), small, launch, looped, scale)
-    top = [loop.counts.by_class for loop in sass.loops if loop.parent is None]
+    straight = sass.straight.by_class
 
     def executed(cls: str) -> float:
-        straight = sass.counts.by_class.get(cls, 0) - sum(by_class.get(cls, 0) for by_class in top)
-        return outside * straight + sum(passes * _own(sass, loop).get(cls, 0) for loop, passes in loops)
+        return outside * straight.get(cls, 0) + sum(passes * _own(sass, loop).get(cls, 0) for loop, passes in loops)
 
     return executed(InstructionClass.LD_LOCAL), executed(InstructionClass.ST_LOCAL)
 
@@ -137,7 +136,7 @@ def long_code(
     if ptx is None or sass is None or small.executed is None:
         return ()
     outside, loops = _passes((ptx, sass), small, launch, looped, scale)
-    straight = sass.counts.instructions - sum(loop.counts.instructions for loop in sass.loops if loop.parent is None)
+    straight = sass.straight.instructions
     regions = [(straight, outside * straight)]
     regions += [(loop.counts.instructions, passes * sum(_own(sass, loop).values())) for loop, passes in loops]
     return tuple((text, instructions * warps_of(launch)) for text, instructions in regions)
@@ -155,7 +154,7 @@ def _passes(
     hot = small.hot_loop.warps_by_class if small.hot_loop is not None else {}
     elsewhere = {cls: max(0, n - hot.get(cls, 0)) for cls, n in looped.warps_by_class.items()}
     loops, warps = _unrolled(sass), warps_of(launch)
-    straight = ptx.counts.instructions - sum(loop.counts.instructions for loop in ptx.loops if loop.depth == 1)
+    straight = ptx.straight.instructions
     executed = small.executed.warps if small.executed is not None else 0
     outside = (executed - looped.warps) * scale.outside / warps / straight if straight else 1.0
     loop_passes = []

@@ -48,16 +48,14 @@ def expansions(ptx: KernelMix | None, sass: KernelMix | None, passes: float, cls
         return Expansions(overall, 1.0)
     anchors = _anchors(ptx.hot_counts, sass.hot_counts)
     unrolled = anchors[1] / anchors[0] if anchors is not None else 1.0
-    before, after = (_straight(mix, cls) for mix in (ptx, sass))
+    before, after = (_of_class(mix.straight, cls) for mix in (ptx, sass))
     outside = after / before if before and after else 1.0
     return Expansions(overall if passes >= unrolled or unrolled <= 1 else 1.0, max(1 / _MOST, min(outside, _MOST)))
 
 
-def _straight(mix: KernelMix, cls: C | None) -> int:
-    """Return the number of instructions outside of loops."""
-    regions = [mix.counts, *(loop.counts for loop in mix.loops if loop.depth == 1)]
-    total, *loops = (region.instructions if cls is None else region.by_class.get(cls, 0) for region in regions)
-    return total - sum(loops)
+def _of_class(counts: Counts, cls: C | None) -> int:
+    """Return the number of instructions of a class; of all for None."""
+    return counts.instructions if cls is None else counts.by_class.get(cls, 0)
 
 
 def _anchors(*regions: Counts) -> tuple[int, ...] | None:
@@ -88,10 +86,7 @@ def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = Non
     regions = ptx.hot_counts, sass.hot_counts
     if (anchors := _anchors(*regions)) is None:
         return 1.0
-    before, after = (
-        (region.instructions if cls is None else region.by_class.get(cls, 0)) / anchor
-        for region, anchor in zip(regions, anchors, strict=True)
-    )
+    before, after = (_of_class(region, cls) / anchor for region, anchor in zip(regions, anchors, strict=True))
     return max(1 / _MOST, min(after / before, _MOST)) if before and after else 1.0
 
 
