@@ -164,8 +164,7 @@ def _counterpart(
     alike = [other for other in others if other.rule is finding.rule]
     if not same_source:
         return next(iter(alike), None)
-    ours = finding.place.source
-    return next((one for one in alike if (one.place.source and one.place.source.line) == (ours and ours.line)), None)
+    return next((other for other in alike if other.place.line == finding.place.line), None)
 
 
 def _resource(name: str, slow: ContrastSide, fast: ContrastSide) -> DifferenceCause | None:

@@ -175,7 +175,7 @@ def _out_of_constant_memory(context: EditContext, finding: PerformanceFinding) -
 
 
 def _single_precision(context: EditContext, finding: PerformanceFinding) -> Iterator[SourceEdit]:
-    line = _line_of(finding)
+    line = finding.place.line
     nodes = [node for node in parse(context.source).find("number_literal") if _DOUBLE.match(written(node))]
     for title, chosen in (
         ("write the line's literals in float", [node for node in nodes if node.start_point.row + 1 == line]),
@@ -189,7 +189,7 @@ def _single_precision(context: EditContext, finding: PerformanceFinding) -> Iter
 
 def _without_barrier(context: EditContext, finding: PerformanceFinding) -> Iterator[SourceEdit]:
     lines = context.source.splitlines(keepends=True)
-    at = _line_of(finding) - 1
+    at = finding.place.line - 1
     if not 0 <= at < len(lines) or (barrier := _BARRIER.search(lines[at])) is None:
         return
     start, stop = barrier.span()
@@ -216,13 +216,9 @@ _EDITS: Final[dict[Rule, Callable[[EditContext, PerformanceFinding], Iterator[So
 }
 
 
-def _line_of(finding: PerformanceFinding) -> int:
-    return finding.place.source.line if finding.place.source is not None else 0
-
-
 def _loops_around(context: EditContext, finding: PerformanceFinding) -> list[Node]:
     """Return the loops that a finding's line is in, the innermost first."""
-    line = _line_of(finding)
+    line = finding.place.line
     around = [
         node
         for node in parse(context.source).find(*_LOOPS)
@@ -264,7 +260,7 @@ def _with_bounds(source: str, kernel: SourceKernel, bounds: str) -> str:
 
 def _names_at(context: EditContext, finding: PerformanceFinding) -> frozenset[str]:
     """Return the names that are indexed, or whose members are read, on a finding's line."""
-    line, names = _line_of(finding), set[str]()
+    line, names = finding.place.line, set[str]()
     for node in parse(context.source).find("subscript_expression", "pointer_expression"):
         if node.start_point.row + 1 <= line <= node.end_point.row + 1:
             names.update(written(inner) for inner in walk(node) if inner.type == "identifier")

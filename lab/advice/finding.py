@@ -47,6 +47,11 @@ class CodePlace:
     text: str = ""
 
     @property
+    def line(self) -> int:
+        """Number of the source line; 0 where none is known."""
+        return self.source.line if self.source is not None else 0
+
+    @property
     def short(self) -> str:
         """``kernel.cu:12 (PTX line 40, SASS line 90)``; empty where no place is known."""
         lines = [f"{isa} line {line}" for isa, line in (("PTX", self.ptx), ("SASS", self.sass)) if line]

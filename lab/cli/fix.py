@@ -6,6 +6,7 @@ first, so that outputs are compared with its own where the experiment has no ref
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -195,15 +196,11 @@ def _removed(
 
     Changes are tried once for all findings of some rules, and none of those changes moves lines.
     """
-    left = {_line(other) for other in after.advice.findings if other.rule is finding.rule}
+    left = {other.place.line for other in after.advice.findings if other.rule is finding.rule}
     same = [other for other in findings if other.rule is finding.rule]
     if len(same) < 2 or finding.rule is not Rule.BANK_CONFLICT:  # noqa: PLR2004 - one finding has no others
         return finding
-    return next((other for other in same if _line(other) not in left), finding)
-
-
-def _line(finding: PerformanceFinding) -> int:
-    return finding.place.source.line if finding.place.source is not None else 0
+    return next((other for other in same if other.place.line not in left), finding)
 
 
 def rule_of(word: str) -> Rule | None:
@@ -230,7 +227,7 @@ def _changes(
         text,
         base_name(record.kernel),
         (record.emulation.patterns or ()) if record.emulation is not None else (),
-        _threads(record),
+        math.prod(record.launch.block) if record.launch is not None else 0,
         record.prediction.blocks_per_sm if record.prediction is not None else 0,
     )
     rules, seen = set[Rule](), {text}
@@ -245,14 +242,6 @@ def _changes(
         seen.update(edit.text for edit in new)
         changes += [(finding, edit) for edit in new]
     return changes[:_MOST_TRIED]
-
-
-def _threads(record: VariantRecord) -> int:
-    launch = record.launch
-    if launch is None:
-        return 0
-    x, y, z = launch.block
-    return x * y * z
 
 
 def _best(
