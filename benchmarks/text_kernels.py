@@ -81,7 +81,7 @@ OTHERS: Final = (
     Kernel("Alcanderian 3", "Alcanderian::cuda_kernel_sgemm_3", 32, (32, 32)),
     Kernel("fynv", "fynv::g_fgemm", 128, (256,), columns="columns"),
 )
-"""Those that the article compares with; the first three are row-major."""
+"""Kernels that the article compares with; the first three are row-major."""
 
 REPAIRED: Final = (
     Kernel(

@@ -291,7 +291,7 @@ def _chosen(experiment: Path, variant: str) -> Planned:
     if len(matching) == 1:
         return matching[0]
     raise UserError(
-        "several variants fit" if matching else "there is no such variant",
+        "several variants fit" if matching else "no variant has this id",
         code="unknown-name",
         at=Location(experiment),
         key="--variant",

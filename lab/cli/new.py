@@ -140,7 +140,7 @@ def triton_function(source: Path, name: str | None) -> TritonFunction:
     """Return the Triton function to draft: the named one, or the only one that no other calls.
 
     Raises:
-        UserError: There is no such function, or there are several.
+        UserError: No function has this name, or several may be meant.
     """
     functions = read_functions(yamlfile.read_text(source), str(source))
     called = {word for function in functions for word in function.called}

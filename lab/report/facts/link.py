@@ -72,7 +72,7 @@ class MixLink:
         """Describe the correlation within groups and pooled."""
         named = f"{self.x.title} with {response.kind} {response.title}"
         if self.pooled is None:
-            return (f"There is no rank correlation of {named}: too few variants, or one value for all.",)
+            return (f"The rank correlation of {named} is undefined: too few variants, or one value for all.",)
         pooled = f"Rank correlation (Spearman) of {named}, with its 95 % interval: {correlation_text(self.pooled)}"
         known = [group for group in self.groups if group.correlation is not None]
         if self.by is None or not known:

@@ -163,7 +163,7 @@ def _scope(reader: _Reader) -> ThreadScope | None:
         fitting = ", ".join(
             known.removeprefix(f"{unit.text} in ") for known, scope in SCOPES.items() if scope.unit == unit.text
         )
-        reader.refuse(f"there is no scope '{name}'", fitting, whole_token)
+        reader.refuse(f"'{name}' is not a scope", fitting, whole_token)
     reader.expect(":", "the mapping must follow the scope")
     return scope
 

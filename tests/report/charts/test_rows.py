@@ -125,7 +125,7 @@ def test_what_feeds_matrix_instructions_comes_first_where_there_are_some(make):
     named = [
         c.name for c in ratio_columns(columns_for(side.run, side.records), side.records, response_of(side.records))
     ]
-    registers = {"consumer_registers", "producer_registers"}  # the same of all, so that they are no axes
+    registers = {"consumer_registers", "producer_registers"}  # equal in all variants, so not among the axes
     assert not registers & set(named)
     assert named[:5] == [name for name in TENSOR_RATIOS if name not in registers]
     store = make("sweep")

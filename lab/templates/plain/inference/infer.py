@@ -45,8 +45,8 @@ class Inference:
         grid_guess: Why the grid is a guess; empty where it follows from the source.
         threads: Parameters that are sides of the block, with values to try.
         sizes: Names of the problem's fields, of which the kernel's conditions and shapes depend on.
-        free: Fields that are no parameters: the numbers of blocks that the caller chooses, with the elements that a
-            block covers along its axis.
+        free: Fields that the kernel does not take: the numbers of blocks that the caller chooses, with the elements
+            that a block covers along its axis.
         derived: Numbers that follow from sizes, such as `lda`.
         degrees: Of each size, how many dimensions the largest array has that it is a side of.
         small: Sizes that bound what data may index, such as the number of bins.
