@@ -254,16 +254,21 @@ def _words(options: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[Guess] = ()) -> int:
-    """Print the best variants, the changes since the last run, and the report's path; return the exit code.
+    """Print the answer, the best variants, the changes since the last run, and the report's path; return the exit code.
 
     Verdicts that rest on guesses do not count: nothing was shown.
     """
     from lab.cli.tables import print_advice_on_best, print_best, print_changes, print_outcome
+    from lab.cli.terminal import print_flowing
+    from lab.report.analysis import brief_answer
     from lab.runs.compare import compare_folders
 
     console = _stderr()
-    print_best(console if as_json else _stdout(), outcome)
-    print_advice_on_best(console if as_json else _stdout(), outcome)
+    tables = console if as_json else _stdout()
+    if sentences := brief_answer(outcome.run, outcome.lean_records):
+        print_flowing(tables, " ".join(sentences), "bold")
+    print_best(tables, outcome)
+    print_advice_on_best(tables, outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder, explain=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
@@ -18,6 +19,7 @@ from lab.report.facts.compilers import Compilers, compilers
 from lab.report.facts.curves import Curve, curve
 from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
 from lab.report.facts.explain import CurveExplanation, explain
+from lab.report.facts.lead import lead
 from lab.report.facts.link import MixLink, link
 from lab.report.facts.paired import ParameterEffect, headline_change, parameter_effects
 from lab.report.facts.searching import SearchPath, search_path
@@ -27,6 +29,10 @@ from lab.report.variant.executed import difference
 from lab.store import figures
 from lab.store.database import Store
 from lab.store.figures import Basis, Response, response_of
+
+_LEAST_ANSWERED: Final = 2
+MOST_ANSWERED: Final = 2_000
+"""Most variants of which a command computes the effects again, some 2 ms for each, after the page has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,18 @@ def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
             different[record.variant] = sentence
         records.append(lean(record))
     return tuple(records), different
+
+
+def brief_answer(run: RunRecord, records: tuple[VariantRecord, ...]) -> tuple[str, ...]:
+    """Return the sentences with which the page opens; none for fewer than two or more than `MOST_ANSWERED` variants.
+
+    They are those of `lab.report.facts.lead`, without the rest of the analysis.
+    """
+    response = response_of(records)
+    if len(figures.ranked(records, response)) < _LEAST_ANSWERED or len(records) > MOST_ANSWERED:
+        return ()
+    axes = chartdata.ratio_columns(columns_for(run, records), records, response)
+    return lead(run, records, response, parameter_effects(run, records, response), axes)
 
 
 def analyse(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.recorded.run_records import RunRecord, VariantRecord
+from lab.report.analysis import brief_answer
 from lab.report.columns import row
 from lab.report.registry.registry import columns_for
 from lab.store import figures
@@ -16,10 +17,11 @@ def ranking(run: RunRecord, records: Sequence[VariantRecord]) -> dict[str, Any]:
     """Return a run as JSON values.
 
     Returns:
-        `experiment`, `question`, `command`, `started`, `commit`, `not_measured` and `notes` of the run; `statuses`, the
-        number of variants by verdict; `figure`, the column that ranks with its title, unit, kind and the GPUs that it
-        is measured on or predicted for; and `variants`, rows of the tables with a `rank` from 1, null for those that
-        the figure does not rank, which come last.
+        `experiment`, `question`, `command`, `started`, `commit`, `not_measured` and `notes` of the run; `answer`, the
+        sentences of `lab.report.analysis.brief_answer`; `statuses`, the number of variants by verdict; `figure`, the
+        column that ranks with its title, unit, kind and the GPUs that it is measured on or predicted for; and
+        `variants`, rows of the tables with a `rank` from 1, null for those that the figure does not rank, which come
+        last.
     """
     every = tuple(records)
     response = figures.response_of(every)
@@ -32,6 +34,7 @@ def ranking(run: RunRecord, records: Sequence[VariantRecord]) -> dict[str, Any]:
     return {
         "experiment": run.experiment,
         "question": run.question,
+        "answer": list(brief_answer(run, every)),
         "command": run.command,
         "started": run.started,
         "commit": run.commit,

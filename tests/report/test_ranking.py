@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from lab.recorded.run_records import Status
+from lab.report import analysis
 from lab.report.ranking import ranking
 from lab.store import figures
 
@@ -40,3 +41,13 @@ def test_predicted_figures_name_the_gpus_that_they_are_for(make):
     figure = ranking(store.run(), store.records())["figure"]
     assert figure["kind"] == "predicted"
     assert figure["gpus"] == [store.records()[0].prediction.gpu]
+
+
+def test_the_answer_is_left_out_of_a_run_with_nothing_to_compare_or_too_large_to_analyse_again(make, monkeypatch):
+    store = make("sweep")
+    records = store.records()
+    best = figures.ranked(records, figures.response_of(records))[0]
+    assert any(figures.name_of(best) in sentence for sentence in ranking(store.run(), records)["answer"])
+    assert ranking(store.run(), records[:1])["answer"] == []
+    monkeypatch.setattr(analysis, "MOST_ANSWERED", len(records) - 1)
+    assert ranking(store.run(), records)["answer"] == []
