@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from lab.base.amounts import significant
 from lab.base.expressions import Scalar
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
@@ -225,8 +226,9 @@ class Response:
         return format_of(self.unit)
 
     def text(self, value: float) -> str:
-        """Format a figure in `unit`, without the unit."""
-        return amount(value, self.unit)
+        """Format a figure in `unit`, without the unit: a predicted time or rate in the digits that its error allows."""
+        predicted_time = self.basis in {Basis.ESTIMATE, Basis.SCORE}
+        return significant(value, _PREDICTED_DIGITS) if predicted_time else amount(value, self.unit)
 
     @property
     def axis(self) -> str:
@@ -243,6 +245,9 @@ _TOLERANCE: Final = {
 """Relative differences that mean nothing. Measured: medians of one session repeat within half a per cent at the median
 of reports/h200 (what a variant's own samples scatter is added by `noise`). Estimate:
 `lab.predict.time_estimates`. Score: `lab.predict.score`."""
+
+_PREDICTED_DIGITS: Final = 2
+"""Significant digits of figures by a predicted time: their errors are a tenth and more."""
 
 
 @remembered

@@ -216,6 +216,7 @@ def test_a_declared_rate_is_the_throughput_and_its_ceiling_is_that_of_the_memory
     assert (chosen.unit, chosen.column) == ("Gkeys/s", "measured_gkeys_s")
     assert chosen.axis == "throughput (Gkeys/s, measured)"
     assert chosen.text(0.0123456) == "0.01235"
+    assert replace(chosen, basis=figures.Basis.SCORE).text(3179.99) == "3200"
     assert figures.time_ms(variant, chosen) == 2.0
     slow, fast = record("slow", measurement=timed(4.0), **fields), record("fast", measurement=timed(1.0), **fields)
     assert figures.ranked((slow, fast), chosen) == (fast, slow)

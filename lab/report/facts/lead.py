@@ -150,11 +150,13 @@ def _winner(
             return f"All {len(best)} variants reach {rate} within the noise: no measurable difference."
         return f"The {len(best)} variants cannot be told apart without a GPU: their predicted times differ too little."
     rate += _against(run, first, best, response)
+    where = "" if measured or first.prediction is None else f" on {first.prediction.gpu}"
     if len(tied) > 1:
         ties = f"{len(tied) - 1} other{'s' if len(tied) > 2 else ''}"  # noqa: PLR2004 - one other
-        return f"{_named(first)} and {ties} tie for the {'' if measured else 'predicted '}best of {len(best)}: {rate}."
+        best_of = f"{'' if measured else 'predicted '}best of {len(best)}{where}"
+        return f"{_named(first)} and {ties} tie for the {best_of}: {rate}."
     verb = "is the fastest" if measured else "is predicted to be the fastest"
-    return f"{_named(first)} {verb} of {len(best)}: {rate}."
+    return f"{_named(first)} {verb} of {len(best)}{where}: {rate}."
 
 
 def _against(run: RunRecord, first: VariantRecord, best: Sequence[VariantRecord], response: Response) -> str:

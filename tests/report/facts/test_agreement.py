@@ -84,7 +84,7 @@ def test_without_measurements_the_estimate_ranks(make):
     assert (response.basis, response.kind) == (Basis.ESTIMATE, Kind.PREDICTED)
     best = max(records, key=lambda record: record.estimate.tflops)
     found = answer(store.run(), records, response)
-    assert f"≈ {best.estimate.tflops:.2f} TFLOP/s estimated" in found.headline
+    assert f"≈ {best.estimate.tflops:.0f} TFLOP/s estimated" in found.headline
     assert "most of its cycles go to busy pipe (40%)" in found.text
     text = next(path for path in render(store) if path.name == "index.html").read_text()
     assert "a model of the SM's schedulers that issues" in text
