@@ -30,6 +30,7 @@ from lab.base.version import VERSION
 from lab.cli import cluster as clusters
 from lab.cli import library as libraries
 from lab.cli.cluster import Insecure, Keys
+from lab.cli.diff import diff
 
 if TYPE_CHECKING:
     from lab.cli.terminal import Output
@@ -627,6 +628,9 @@ def compare(
     else:
         print_comparison(_stdout(), comparison, threshold)
     raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
+
+
+app.command()(diff)
 
 
 @app.command()

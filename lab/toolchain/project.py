@@ -40,11 +40,13 @@ class Flags:
         search: Folders behind `-I`.
         macros: `NAME` or `NAME=value` behind `-D`.
         file: Where this stands; None for the command line.
+        more: Further compiler options, such as `--maxrregcount=32`.
     """
 
     search: tuple[Path, ...] = ()
     macros: tuple[str, ...] = ()
     file: Path | None = None
+    more: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -53,8 +55,8 @@ class Flags:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The macros as options of a compiler."""
-        return tuple(f"-D{macro}" for macro in self.macros)
+        """The macros as options of a compiler, and the further options."""
+        return (*(f"-D{macro}" for macro in self.macros), *self.more)
 
 
 def root_of(source: Path) -> Path:

@@ -79,7 +79,7 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
         symbols = tuple(_symbols(by_name))
         attributes = {
             (symbols[index].name, key): value
-            for key, payload in _attributes(by_name.get(".nv.info"))
+            for key, payload in attributes_in(by_name.get(".nv.info"))
             if key in (_REGCOUNT, _MIN_STACK_SIZE)
             for index, value in [struct.unpack("<II", payload)]
         }
@@ -128,7 +128,7 @@ def _parameters(cubin: bytes, kernel: str) -> list[tuple[int, int]]:
     """Return the offset and the size of each parameter."""
     try:
         info_section = next((section for section in sections(cubin) if section.name == f".nv.info.{kernel}"), None)
-        payloads = [payload for key, payload in _attributes(info_section) if key == _KPARAM_INFO]
+        payloads = [payload for key, payload in attributes_in(info_section) if key == _KPARAM_INFO]
         # an index, the position in the signature, the offset, and the size above 18 bits of other fields
         rows = sorted(struct.unpack_from("<HHI", payload, 4) for payload in payloads)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -138,7 +138,7 @@ def _parameters(cubin: bytes, kernel: str) -> list[tuple[int, int]]:
 
 def _kernel(name: str, by_name: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
     text = by_name[f".text.{name}"]
-    kernel_attributes = tuple(_attributes(by_name.get(f".nv.info.{name}")))
+    kernel_attributes = tuple(attributes_in(by_name.get(f".nv.info.{name}")))
     barriers = [payload[0] for key, payload in kernel_attributes if key == _NUM_BARRIERS]
     clusters = [
         math.prod(struct.unpack("<III", payload)) for key, payload in kernel_attributes if key == _CTA_PER_CLUSTER
@@ -197,7 +197,7 @@ def _symbols(by_name: dict[str, Section]) -> Iterator[_Symbol]:
         yield _Symbol(_string(names, name), bool(st_other & ENTRY))
 
 
-def _attributes(section: Section | None) -> Iterator[tuple[int, bytes]]:
+def attributes_in(section: Section | None) -> Iterator[tuple[int, bytes]]:
     """Yield the (attribute, payload) pairs of an attribute list."""
     content, at = (section.content if section else b""), 0
     while at + 4 <= len(content):

@@ -1,0 +1,1 @@
+"""Renderers of a comparison: terminal, Markdown, SARIF, JUnit, HTML and JSON."""
