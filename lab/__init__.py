@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lab.base.expressions import Scalar
     from lab.cli.inspect import Inspection
     from lab.emulator.results import Emulation, EngineChoice
+    from lab.judging.verdict import Judgement
     from lab.library import dispatch
     from lab.recorded.run_records import EmulationRecord
     from lab.runs.compare import Comparison
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from lab.runs.observer import RunObserver
     from lab.tuning.run import TuningObserver, TuningOutcome
 
-__all__ = ["compare", "dispatch", "emulate", "inspect", "load", "records", "run", "tune", "tune_kernel"]
+__all__ = ["compare", "dispatch", "emulate", "inspect", "judge", "load", "records", "run", "tune", "tune_kernel"]
 __version__ = VERSION
 
 display.use(lambda value: str(importlib.import_module("lab.cli.notebook").html_of(value)))
@@ -325,6 +326,28 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's arguments
         {**refused, **ignored},
     )
     return tune_settings(call, RunOptions(jobs=jobs, measure=gpu))
+
+
+def judge(task: PathOrText, candidate: PathOrText, *, seed: int | None = None) -> Judgement:
+    """Judge a kernel for a task, as `lab judge` does.
+
+    Args:
+        task: The task file.
+        candidate: The candidate's file, or CUDA text.
+        seed: Seed of everything that is drawn; by default a new one, which the verdict names.
+
+    Raises:
+        UserError: the task is invalid, or a file cannot be read.
+        MissingToolError: there is no compiler for the candidate.
+    """
+    from lab.api.given import is_code
+    from lab.judging.judge import JudgeOptions, judge_file, judge_text
+    from lab.judging.task import load_task
+
+    options = JudgeOptions(seed=seed)
+    if isinstance(candidate, str) and is_code(candidate):
+        return judge_text(load_task(Path(task)), candidate, "candidate.cu", options)
+    return judge_file(Path(task), Path(candidate), options)
 
 
 def _notebook_progress() -> AbstractContextManager[RunObserver | None]:

@@ -67,8 +67,14 @@ def _flow(value: object) -> str:
             return json.dumps(str(value), ensure_ascii=False)
 
 
-def anchored(name: str, text: str) -> str:
-    """Return the text of an argument with its file path made absolute, relative to the working directory."""
+def anchored(name: str, text: str, folder: Path | None = None) -> str:
+    """Return the text of an argument with its file path made absolute.
+
+    Args:
+        name: The argument.
+        text: Its declaration.
+        folder: Where a relative path starts; the working directory by default.
+    """
     try:
         argument = parse(name, text)
     except UserError:
@@ -76,15 +82,15 @@ def anchored(name: str, text: str) -> str:
     if argument.fill is None or argument.fill.kind is not FillKind.FILE:
         return text
     path = argument.fill.operands[0]
-    return text.replace(path, str(Path.cwd() / path)) if _quoted(text) else text.replace(path, _quote(path))
+    absolute = str((folder or Path.cwd()) / path)
+    return text.replace(path, absolute if _quoted(text) else _quote(absolute))
 
 
 def _quoted(text: str) -> bool:
     return text.rstrip().endswith(("'", '"'))
 
 
-def _quote(path: str) -> str:
-    absolute = str(Path.cwd() / path)
+def _quote(absolute: str) -> str:
     return f'"{absolute}"' if "'" in absolute else f"'{absolute}'"
 
 

@@ -809,6 +809,29 @@ def _named_options(words: Sequence[str]) -> dict[str, str]:
 
 
 @app.command()
+def judge(
+    task: Annotated[Path, typer.Argument(help="A task file.", show_default=False)],
+    candidate: Annotated[
+        Path, typer.Argument(help="A .cu or .ptx file, or a .py file with a Triton function.", show_default=False)
+    ],
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of everything that is drawn; repeats a verdict.", show_default="a new one"),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print everything; by default at most 2 KB.")] = False,
+) -> None:
+    """Judge a kernel for a task, and print the verdict as JSON.
+
+    The exit code is 0 for correct, 1 for wrong, 4 for unsafe, 5 for cheating and 6 for not judged.
+    """
+    from lab.judging.judge import JudgeOptions, judge_file
+
+    verdict = judge_file(task, candidate, JudgeOptions(seed=seed))
+    write(verdict.as_json(full=full))
+    raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """List what lab can use on this machine; for each missing thing, what it adds and how to install it."""
     from dataclasses import asdict
@@ -869,12 +892,15 @@ def schema(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.")
     ] = None,
+    of: Annotated[
+        Literal["experiment", "task", "verdict"], typer.Option(help="Kind of file: those of lab run, or of lab judge.")
+    ] = "experiment",
 ) -> None:
     """Write the JSON Schema of experiment files, with which editors complete and check them."""
     from lab.base.files import write_atomically
-    from lab.experiment.schema import json_schema
+    from lab.cli.schemas import schema_of
 
-    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(schema_of(of), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         write(text, end="")
     else:

@@ -258,7 +258,7 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         halved=_halved(context, variant, emulated) if emulated is not None else (),
         samples=_samples(context, variant, emulated) if emulated is not None and not point.problem.whole else (),
         spares_samples=not isinstance(computed, Declared),
-        excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
+        excused=excused_for(variant.planned.toolchain.name),
         fewer=launches.built_for_fewer(variant.planned.known, _TURNS),
         others=_others(context, variant, emulated) if emulated is not None else (),
         not_shown=(_TOO_MANY,) if _is_small(context, variant, small) and not _has_time(context, variant) else (),
@@ -279,14 +279,16 @@ def _others(context: FlowContext, variant: InspectedVariant, emulated: Problem) 
         changes = computed.other_problems(
             {**point.parameters, **emulated}, {**point.parameters, **point.problem.values}
         )
-        resized = (_resized(context, variant, emulated, change) for change in changes if set(change) <= set(emulated))
+        resized = (
+            resized_launches(context, variant, emulated, change) for change in changes if set(change) <= set(emulated)
+        )
         return tuple(SizedLaunches(problem, launches) for launches, problem in filter(None, resized))
     alternative = computed.other_problem(emulated)
     if alternative is None:
         return ()
     passed = {name for step in variant.planned.launched.steps for name, _ in step.arguments}
     changed = {name: value for name, value in alternative.items() if name in passed and value != emulated.get(name)}
-    sized = _resized(context, variant, _own_fields(computed, emulated), changed) if changed else None
+    sized = resized_launches(context, variant, _own_fields(computed, emulated), changed) if changed else None
     return (SizedLaunches(sized[1], sized[0]),) if sized is not None else ()
 
 
@@ -334,7 +336,7 @@ def _full_size(context: FlowContext, variant: InspectedVariant, emulated: Proble
     for factor in _BETWEEN:
         larger = {name: congruent(real, size, factor) for name, (size, real) in sizes.items()}
         if larger and any(larger[name] < real for name, (_, real) in sizes.items()):
-            resized = _resized(context, variant, own, larger)
+            resized = resized_launches(context, variant, own, larger)
             between |= {repr(larger): SizedLaunches(resized[1], resized[0])} if resized is not None else {}
     return FullSizeTask(
         operator=context.experiment.operator_reference,
@@ -342,7 +344,7 @@ def _full_size(context: FlowContext, variant: InspectedVariant, emulated: Proble
         full=SizedLaunches(full, variant.planned.launched),
         work=min(_WORK, max(_LEAST_WORK, _WORK_OF_ALL // context.variants)),
         between=tuple(between.values()),
-        excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
+        excused=excused_for(variant.planned.toolchain.name),
         resident=records.resident_blocks(context.experiment, variant.planned, variant.record, context.gpu),
         gpu=variant.record.prediction.gpu if variant.record.prediction is not None else "the GPU",
     )
@@ -359,6 +361,11 @@ _OF_COMPILERS: Final[Mapping[str, frozenset[FindingKind]]] = {
 cp.async and the wgmma that reads what it copied (pull request 9610 of triton-lang/triton). It writes every wgmma and
 its fences, too, and LLVM moves the arithmetic that makes an operand in registers behind the fence: to it, the fence is
 inline assembly that does not name these registers."""
+
+
+def excused_for(toolchain: str) -> frozenset[FindingKind]:
+    """Return the kinds of findings that are the fault of a toolchain, not of the source."""
+    return _OF_COMPILERS.get(toolchain, frozenset())
 
 
 _HALVED_EVERY: Final = 8
@@ -388,7 +395,7 @@ def _halved(context: FlowContext, variant: InspectedVariant, emulated: Problem) 
     return tuple(
         HalvedSize(name, math.prod(sizes[key][0] / size for key, size in changed.items()), *resized_problem)
         for name, changed in resized
-        if (resized_problem := _resized(context, variant, emulated, changed)) is not None
+        if (resized_problem := resized_launches(context, variant, emulated, changed)) is not None
     )
 
 
@@ -442,7 +449,7 @@ def _samples(context: FlowContext, variant: InspectedVariant, emulated: Problem)
         ):
             continue
         apart = _apart(computed, {**own, **larger}, variant.planned.point.problem.values)
-        if (sized := _resized(context, variant, own, apart)) is not None:
+        if (sized := resized_launches(context, variant, own, apart)) is not None:
             resized = computed.problem({**own, **apart})
             samples.append(Sample(ratio, *sized, halved=_halved(context, variant, resized)))
     return tuple(samples)
@@ -466,7 +473,7 @@ _LEADING: Final = "ld"
 """Prefix of the names of leading dimensions, as in BLAS."""
 
 
-def _resized(
+def resized_launches(
     context: FlowContext, variant: InspectedVariant, base: Mapping[str, Scalar], sizes: Mapping[str, Scalar]
 ) -> tuple[Launches, Mapping[str, Scalar]] | None:
     """Return launches and complete problem for other sizes; None where shapes or grid do not work out."""
