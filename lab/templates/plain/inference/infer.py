@@ -9,7 +9,7 @@ from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
 from lab.isa.cuda.body.polynomials import ONE, Polynomial, atom, number, product
 from lab.templates.plain.inference.arrays import ArrayUse, derived_strides, infer_array
-from lab.templates.plain.inference.geometry import LaunchSide, infer_block, infer_grid, replaced
+from lab.templates.plain.inference.geometry import LaunchSide, infer_block, infer_grid, replaced, used_axes
 from lab.templates.plain.inference.texts import Texts
 
 
@@ -146,7 +146,8 @@ def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inferen
         grid = tuple(replace(side, value=atom(first)) if side.value.atoms & free.keys() else side for side in grid)
         free = {first: free[first]}
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
-    if given and (names_size or free or not bounding):
+    is_open = all(side.value == ONE and not side.line for side in grid) and used_axes(body, BLOCK) > 0
+    if given and (names_size or free or not bounding or is_open):
         grid, free, assumed, grid_guess = given, {}, (), ""
     counts = {name: grid[axis].value if axis < len(grid) else ONE for axis, name in enumerate(GRID_SIDES)}
     limits.sides.update(counts)
@@ -308,7 +309,12 @@ def _differs(shape: Sequence[Polynomial], length: Polynomial, known: Known) -> b
     """Return whether the host allocates another length, in terms of the same sizes or of some of them."""
     elements = product(shape)
     is_known = length.atoms == elements.atoms or (length.atoms < elements.atoms and not known.is_shared)
-    return bool(length.atoms) and is_known and elements != length
+    return bool(length.atoms) and is_known and _with_numbers(elements, known) != _with_numbers(length, known)
+
+
+def _with_numbers(elements: Polynomial, known: Known) -> Polynomial:
+    """Return a number of elements with the host's numbers for sizes, which it may call otherwise: `B * T` for `n`."""
+    return elements.substitute({name: number(value) for name, value in known.numbers.items()})
 
 
 def _within(side: Polynomial) -> Polynomial:
