@@ -253,7 +253,8 @@ def _inferred_argument(
     direction = f"{array.direction} " if array.direction else ""
     if direction == "out " and inner and _leaves_members(parameter, inner, facts.body):
         direction = "out partial "
-    value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
+    contents = array.contents or ("zeros" if array.accumulates else "")
+    value = f"{direction}{dtype}[{shape}]{' ' if contents else ''}{contents}"
     guess, reason = None, array.guess
     if parameter.name in facts.launch.inside:
         reason = f"the host passes a pointer behind the array's begin (line {facts.launch.line}), which no file can say"
