@@ -234,7 +234,7 @@ class Interpreter:
         self._woken_at, self._woken = -1, Recurrence()  # memory changes, and the groups suspended since
         self.stuck_at: int | None = None
         self._changes, self._changed_at = -1, 0  # memory changes, and the step of the last one
-        self._insist = False  # a parked group runs although lanes are missing
+        self._insisting: Location | None = None  # where a parked group runs although lanes are missing
 
         self._pool.arrive(((), program.entries[0]), Lanes(batch.threads).split(self._pool.alive)[0])
 
@@ -292,12 +292,15 @@ class Interpreter:
 
     def nudge(self) -> bool:
         """Release threads that wait for lanes or phases that never come; return whether there were any."""
-        resumed = self._pool.unpark()
-        self._insist = resumed
-        resumed = resumed or self._mbarriers.let_polls_go()
+        resumed = self._mbarriers.let_polls_go() or self._unpark()
         if resumed:
             self.stuck_at = None
         return resumed
+
+    def _unpark(self) -> bool:
+        """Let a parked group run although lanes are missing; return False if there is none."""
+        self._insisting = self._pool.unpark()
+        return self._insisting is not None
 
     def give_up(self) -> None:
         """End all remaining threads, with a finding for each group in an endless loop."""
@@ -340,8 +343,8 @@ class Interpreter:
 
     def _resume(self) -> bool:
         """Release threads when none is ready; return False when all have exited."""
-        if self._pool.unpark():
-            self._insist = True
+        # Missing lanes may be polling an mbarrier: they try once more before the others run without them.
+        if self._mbarriers.let_polls_go() or self._unpark():
             return True
         if self._mbarriers.break_deadlock():
             if not self._pool:  # threads at barriers wait for the ended ones
@@ -407,9 +410,7 @@ class Interpreter:
 
     def _pass_gate(self, at: Location, block: CodeBlock, lanes: Lanes) -> Lanes:
         """Keep the warps that can execute a block's gate instruction; park the others."""
-        insist = False
-        if not lanes.whole or block.takes:
-            insist, self._insist = self._insist, False
+        insist, self._insisting = at == self._insisting, None
         if not lanes.whole:
             lanes = self._gather(at, block, lanes, insist=insist)
         return self._take_registers(at, block, lanes, insist=insist) if block.takes and lanes.count else lanes

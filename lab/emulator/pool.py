@@ -66,6 +66,7 @@ class Pool:
         self._parked: dict[Location, Lanes] = {}
         self._resting: dict[Location, Lanes] = {}
         self._keys: dict[Location, tuple[float, ...]] = {}
+        self._unparked: Location | None = None
 
     def __bool__(self) -> bool:
         """Return whether any group can run."""
@@ -82,8 +83,11 @@ class Pool:
         self._ready[at] = Lanes.union(parts)
 
     def take(self) -> tuple[Location, Lanes]:
-        """Remove and return the first group in the program's block order."""
-        ready = self._ready
+        """Remove and return the group unparked last, whole, or the first group in the program's block order."""
+        ready, unparked = self._ready, self._unparked
+        if unparked is not None:
+            self._unparked = None
+            return unparked, ready.pop(unparked)
         if self._dice is not None:
             return self._any(self._dice)
         at = min(ready, key=self._key) if len(ready) > 1 else next(iter(ready))
@@ -134,13 +138,14 @@ class Pool:
         parts = [group for group in (self._parked.get(at), lanes) if group is not None]
         self._parked[at] = Lanes.union(parts)
 
-    def unpark(self) -> bool:
-        """Make the first parked group runnable; return False if there is none."""
+    def unpark(self) -> Location | None:
+        """Make the first parked group the next to run; return its location, or None if there is none."""
         if not self._parked:
-            return False
+            return None
         at = min(self._parked, key=self._key)
-        self._ready[at] = self._parked.pop(at)
-        return True
+        self.arrive(at, self._parked.pop(at))
+        self._unparked = at
+        return at
 
     def end(self, threads: Indices | slice) -> None:
         """Mark threads as exited, (count,) indices or a full slice."""

@@ -238,7 +238,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         sample=sample,
         resized=tuple(grown.resized),
         suspicions=(*suspicions, *outcome.suspicions)[:_MOST_FINDINGS],
-        not_shown=(*doubts, *outcome.not_shown),
+        not_shown=(*outcome.not_shown, *doubts),
         full_size=outcome.record,
         patterns=costly(pattern for result in results for pattern in result.patterns),
     )

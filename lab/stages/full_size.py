@@ -28,7 +28,7 @@ from lab.emulator.batch import padded_threads
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.program import program_of
-from lab.emulator.results import Emulation, EngineChoice, FindingKind, Stored
+from lab.emulator.results import Emulation, EngineChoice, Finding, FindingKind, Stored
 from lab.emulator.waiting.clusters import cluster_shape
 from lab.isa.model import SourceLocation
 from lab.operators.base import Array, Inputs
@@ -128,11 +128,15 @@ class _Sampled:
         inputs: Their inputs.
         done: Each launch with its result.
         cut: Why a later launch, or some sampled blocks, were not executed; empty if all sampled blocks were.
+        followers: Launches that read what all blocks of earlier ones write, executed on stand-in contents.
+        faults: Faults of these launches that no contents of what they read explain.
     """
 
     inputs: IndexedInputs
     done: list[_Done] = field(default_factory=list)
     cut: str = ""
+    followers: list[_Done] = field(default_factory=list)
+    faults: list[Finding] = field(default_factory=list)
 
 
 _MACHINE_WORK: Final = 2.5
@@ -152,6 +156,9 @@ _WAITING: Final = "deadlock"
 
 _LIMIT_S: Final = 4.0
 """Processor seconds after which a launch is stopped, also in machine code, where work is not counted."""
+
+_ACCESS: Final = frozenset({"out-of-bounds", "misaligned"})
+"""Kinds of findings that an address alone shows."""
 
 _NO_FAULT: Final = frozenset({_WAITING, "unfinished"})
 """Kinds of findings that do not count against the variant."""
@@ -214,28 +221,26 @@ def resident_at_once(task: FullSizeTask) -> FullSizeOutcome:
 
 
 def _record(task: FullSizeTask, sampled: _Sampled, compared: int = 0, *, covered: bool = False) -> FullSizeRecord:
-    executed = sum(len(executed_launch.blocks) for executed_launch in sampled.done)
+    executed = sum(len(executed_launch.blocks) for executed_launch in [*sampled.done, *sampled.followers])
     total = sum(math.prod(step.grid) for step in task.full.launches.steps)
     return FullSizeRecord(task.full.problem, executed, total, compared, covered)
 
 
 def _suspicions(task: FullSizeTask, sampled: _Sampled) -> list[Suspicion]:
-    return [
-        Suspicion(Condition.FULL_SIZE, finding=finding)
+    findings = [
+        finding
         for executed_launch in sampled.done
         for finding in unexcused(executed_launch.result, task.excused)
         if finding.kind not in _NO_FAULT
     ]
+    return [Suspicion(Condition.FULL_SIZE, finding=finding) for finding in [*findings, *sampled.faults]]
 
 
 # --- execution ----------------------------------------------------------------------------------------------------
 
 
 def _sampled(task: FullSizeTask, sized: SizedLaunches, ptx: str) -> _Sampled | FullSizeOutcome:
-    """Execute sampled blocks of each launch, or return why there is nothing to execute.
-
-    A launch that reads the outputs of all blocks of an earlier one is not executed, nor are later launches.
-    """
+    """Execute sampled blocks of each launch, or return why there is nothing to execute."""
     computed = operator(task.operator)
     try:
         inputs = computed.indexed_inputs(computed.restored(sized.problem), task.seed)
@@ -259,16 +264,10 @@ def _one_line(error: LabError) -> str:
 def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: IndexedInputs) -> _Sampled:
     executed: list[_Done] = []
     written_arrays: set[str] = set()
-    for step in sized.launches.steps:
-        pointers = {name for name, kind in step.arguments if kind.endswith("*")}
-        if written_arrays & pointers:
-            reason = f"{step.entry} was not executed: it reads what all blocks of earlier launches write"
-            return _Sampled(inputs, executed, reason)
-        written_arrays |= pointers & {
-            *inputs.outputs,
-            *inputs.scratch,
-            *(buffer.name for buffer in sized.launches.workspace),
-        }
+    for number, step in enumerate(sized.launches.steps):
+        if written_arrays & _pointers(step):
+            return _followed(task, sized, ptx, _Sampled(inputs, executed), number)
+        written_arrays |= _writable(sized, inputs, step)
         cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
         blocks = sampled_blocks(step.grid, cluster, task.seed)
         outcome = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
@@ -289,6 +288,55 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
         if faulty:
             break
     return _Sampled(inputs, executed)
+
+
+def _pointers(step: Launch) -> set[str]:
+    return {name for name, kind in step.arguments if kind.endswith("*")}
+
+
+def _writable(sized: SizedLaunches, inputs: IndexedInputs, step: Launch) -> set[str]:
+    """Return the arrays that a launch may write."""
+    workspace = (buffer.name for buffer in sized.launches.workspace)
+    return _pointers(step) & {*inputs.outputs, *inputs.scratch, *workspace}
+
+
+def _followed(task: FullSizeTask, sized: SizedLaunches, ptx: str, sampled: _Sampled, first: int) -> _Sampled:
+    """Execute sampled blocks of the launches from the first that reads what all blocks of an earlier one write.
+
+    Those contents are unknown. The launches are executed on zeros and on ones in their place, and only an access at
+    fault with both counts: with one alone, it may be an index read from there.
+    """
+    steps = sized.launches.steps
+    work = task.work // (2 * len(steps[first:]))
+    for number, step in enumerate(steps[first:], first):
+        if any(kind == TENSOR_MAP for _, kind in step.arguments):
+            return replace(
+                sampled, cut=f"{step.entry} was not executed: it reads what all blocks of earlier launches write"
+            )
+        cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
+        blocks = sampled_blocks(step.grid, cluster, task.seed)
+        written_arrays = set().union(*(_writable(sized, sampled.inputs, earlier) for earlier in steps[:number]))
+        memories = [IndexedMemory(sampled.inputs, sized.launches, written_arrays, element) for element in (0, 1)]
+        results = [_launched(ptx, step, memory, blocks, work, engine="interpreted") for memory in memories]
+        by_place = [
+            {
+                (finding.kind, finding.line): finding
+                for finding in unexcused(result, task.excused)
+                if finding.kind in _ACCESS
+            }
+            for result in results
+        ]
+        faults = [finding for place, finding in by_place[0].items() if place in by_place[1]]
+        finished = min(result.finished for result in results)
+        sampled = replace(
+            sampled,
+            followers=[*sampled.followers, _Done(step, cluster, results[0], blocks[:finished])],
+            faults=[*sampled.faults, *faults],
+        )
+    entries = ", ".join(dict.fromkeys(follower.step.entry for follower in sampled.followers))
+    return replace(
+        sampled, cut=f"{entries}: only addresses were checked, since all blocks of earlier launches write the data"
+    )
 
 
 def _executed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from lab.base.structures import is_structure, members_of
 from lab.emulator.results import Buffer, BufferSource, IndexedBuffer, StructureArgument, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.operators.base import STORED_AS, Array, Inputs
-from lab.operators.indexed import IndexedInputs
+from lab.operators.indexed import ConstantArray, IndexedInputs
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import NULL, Launches, Workspace, held
 
@@ -153,8 +153,18 @@ class _Same:
 class IndexedMemory:
     """Device memory for sampled blocks of launches of any size: contents are functions of the index."""
 
-    def __init__(self, inputs: IndexedInputs, launches: Launches) -> None:
-        self._inputs, self._launches = inputs, launches
+    def __init__(
+        self, inputs: IndexedInputs, launches: Launches, written: Collection[str] = (), element: int = 0
+    ) -> None:
+        """Describe the memory.
+
+        Args:
+            inputs: The inputs.
+            launches: All launches.
+            written: Arrays with contents from earlier launches, which are unknown.
+            element: What each element of these arrays reads as.
+        """
+        self._inputs, self._launches, self._written, self._element = inputs, launches, written, element
         self._scalars = {**inputs.scalars, **dict(launches.scalars)}
         self._workspace = {buffer.name: _Same(buffer) for buffer in launches.workspace}
         self._zeroed = {buffer.name for buffer in launches.workspace if buffer.zero}
@@ -178,6 +188,10 @@ class IndexedMemory:
             return StructureArgument(tuple(self.argument(*member) for member in members_of(kind)))
         if not kind.endswith("*"):
             return np.dtype(kind).type(self._scalars[name])
+        if name in self._written:
+            array: BufferSource = self._workspace.get(name) or self._inputs.arrays[name]
+            stand_in = np.array([self._element]).astype(array.dtype)
+            return IndexedBuffer(ConstantArray(stand_in, array.size), name)
         if name in self._workspace:
             return IndexedBuffer(self._workspace[name], name, initialised=name in self._zeroed)
         source: BufferSource = self._inputs.arrays[name]

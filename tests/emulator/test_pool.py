@@ -1,6 +1,7 @@
 """Groups of threads that can run."""
 
 import numpy as np
+import pytest
 
 from lab.emulator.batch import make_batch
 from lab.emulator.lanes import Lanes
@@ -62,8 +63,19 @@ def test_a_parked_group_runs_when_it_is_unparked():
     ready_pool.park(((), 0), lanes(1))
     ready_pool.park(((), 2), lanes(2))
     assert not ready_pool
-    assert ready_pool.unpark()
+    assert ready_pool.unpark() == ((), 2)
     assert ready_pool.take()[0] == ((), 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_unparked_group_runs_next_and_whole_in_any_order(seed):
+    batch = make_batch((1, 1, 1), (256, 1, 1), 0, 1)
+    ready_pool = Pool(batch, (0, 1), lambda stack, gone: None, np.random.default_rng(seed))
+    ready_pool.arrive(((), 0), Lanes(batch.threads, np.arange(128)))
+    ready_pool.park(((), 1), Lanes(batch.threads, np.arange(128, 256)))
+    assert ready_pool.unpark() == ((), 1)
+    at, taken = ready_pool.take()
+    assert (at, taken.count) == (((), 1), 128)
 
 
 def test_the_end_of_a_function_is_left_at_once():

@@ -56,7 +56,7 @@ def _no_conditions(monkeypatch: pytest.MonkeyPatch) -> ConditionsCheck:
 def conditions(_no_conditions: ConditionsCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute each text under other conditions, too, at a test's first point only: begin with the largest.
 
-    They depend on the instructions of a text rather than on sizes.
+    They depend on the instructions of a text rather than on sizes. A suspicion of a shipped kernel fails the test.
     """
     tried = set[str]()
 
@@ -64,6 +64,8 @@ def conditions(_no_conditions: ConditionsCheck, monkeypatch: pytest.MonkeyPatch)
         if judged.ptx in tried:
             return (), ()
         tried.add(judged.ptx)
-        return _no_conditions(judged)
+        suspicions, untried = _no_conditions(judged)
+        assert suspicions == (), "; ".join(suspicion.summary for suspicion in suspicions)
+        return suspicions, untried
 
     monkeypatch.setattr(emulate, "other_conditions", once)

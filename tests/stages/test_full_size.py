@@ -41,6 +41,18 @@ extern "C" __global__ void waits(float* y, const float* x, long long n, unsigned
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) atomicExch(done + blockIdx.x, 1u);
+}
+extern "C" __global__ void unguarded(float* z, const float* y, long long n) {
+  long long i = blockIdx.x * 128ll + threadIdx.x;
+  z[i] = 2 * y[i];
+}
+extern "C" __global__ void guarded(float* z, const float* y, long long n) {
+  long long i = blockIdx.x * 128ll + threadIdx.x;
+  if (i < n) z[i] = 2 * y[i];
+}
+extern "C" __global__ void gathers(float* z, const float* y, long long n) {
+  long long i = blockIdx.x * 128ll + threadIdx.x;
+  if (i < n) z[i] = y[(long long)y[i] - 1];  // y holds numbers from 1
 }"""
 
 
@@ -125,6 +137,27 @@ def test_of_long_blocks_few_are_executed_and_fewer_where_the_grid_fits(ptx, oper
     found = execute_full_size(replace(task_of(operator, "copy", n), block_warps=1e9), ptx)
     assert (found.suspicions, found.not_shown) == ((), ())
     assert (found.record.blocks, found.record.covered) == (blocks, True)
+
+
+@pytest.fixture(scope="module")
+def sequence():
+    arguments = {"z": "out float32[n]", "y": "scratch float32[n]", "x": "float32[n]", "n": "int64"}
+    declared, mistakes = declare("k", arguments=arguments, folder=Path(), problem=["n"], parameters=[])
+    assert mistakes == ()
+    return declared.reference
+
+
+@pytest.mark.parametrize(("second", "faulty"), [("unguarded", True), ("guarded", False), ("gathers", False)])
+def test_launches_that_read_what_all_blocks_wrote_are_checked_for_their_addresses(ptx, sequence, second, faulty):
+    n, grid = 10_000_001, (78126, 1, 1)
+    first = Launch("copy", grid, (128, 1, 1), 0, (("y", "float32*"), ("x", "float32*"), ("n", "int64")))
+    then = Launch(second, grid, (128, 1, 1), 0, (("z", "float32*"), ("y", "float32*"), ("n", "int64")))
+    task = FullSizeTask(sequence, 0, SizedLaunches({"n": n}, Launches((first, then))), 50_000_000)
+    outcome = execute_full_size(task, ptx, compare=False)
+    assert [suspicion.finding.kind for suspicion in outcome.suspicions] == ["out-of-bounds"] * 2 * faulty
+    assert outcome.record.blocks == 40
+    if not faulty:
+        assert f"{second}: only addresses were checked" in outcome.not_shown[0]
 
 
 def test_blocks_that_wait_for_earlier_ones_are_taken_from_the_beginning(ptx, operator):

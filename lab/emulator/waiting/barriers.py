@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +20,8 @@ from lab.emulator.waiting.skipped import SkippedBarriers
 _NOBODY: Indices = np.zeros(0, np.int64)
 _BARRIERS = 16  # of a block
 _ALL = 0  # no thread count: every thread of the block
+_VOLTA = 70
+"""The first target whose barriers count threads instead of warps (CUDA programming guide, compute capability 7.x)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,12 @@ def _by_barrier(blocks: Indices, names: Indices) -> list[Indices]:
     return np.split(order, np.flatnonzero(is_first)[1:])
 
 
+def _number_of(target: str) -> int:
+    """Return the number in a PTX target such as ``sm_90a``; 0 for a module without one."""
+    number = re.search(r"\d+", target)
+    return int(number[0]) if number else 0
+
+
 class Barriers:
     """The barriers of a batch's blocks."""
 
@@ -155,6 +164,7 @@ class Barriers:
         self._pool, self._watch, self._findings = pool, watch, findings
         self._open: dict[tuple[int, int], _OpenBarrier] = {}  # by block and name
         self._before: dict[tuple[int, int], _Phase] = {}  # the previous phase of barriers with a count
+        self._counts_threads = _number_of(storage.program.module.target) >= _VOLTA
 
     def arrive(self, position: int, after: Location, lanes: Lanes) -> None:
         """Make threads wait at a barrier, or pass it if they complete it.
@@ -270,7 +280,7 @@ class Barriers:
         self._watch.order_threads(np.concatenate([_NOBODY, *waiters]), np.concatenate(arrived), times)
 
     def _let_go(self, barrier: _OpenBarrier) -> None:
-        # PTX, `exit`: exited threads don't count at whole-block barriers. Aligned barriers need whole warps.
+        # PTX, `exit`: exited threads don't count at whole-block barriers. Aligned ones need whole warps before Volta.
         if barrier.expected == _ALL:
             if (partial := self._of_parts(barrier)) is not None:
                 detail = (
@@ -305,8 +315,8 @@ class Barriers:
         self._skipped.pass_barrier(first.position, members)
 
     def _of_parts(self, barrier: _OpenBarrier) -> _Arrival | None:
-        """Return the first arrival of an aligned barrier with incomplete warps."""
-        if barrier.arrived == self._batch.block_size:
+        """Return the first arrival of an aligned barrier with incomplete warps, where the target counts warps."""
+        if self._counts_threads or barrier.arrived == self._batch.block_size:
             return None
         members = np.concatenate([arrival.lanes.indices() for arrival in barrier.arrivals])
         lanes = np.bincount(warp_of(members), minlength=self._batch.warps)

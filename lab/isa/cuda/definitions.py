@@ -22,6 +22,7 @@ class Definition:
         line: Line of the `#define`, from 1.
         guarded: It is a default inside `#ifndef NAME`, which a macro from outside overrides.
         function_like: It takes arguments.
+        parameters: Their names.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Definition:
     line: int
     guarded: bool
     function_like: bool
+    parameters: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=64)  # of the files that one source includes
@@ -47,7 +49,8 @@ def definitions(text: str) -> tuple[Definition, ...]:
         elif word == "endif" and guards:
             guards.pop()
         elif match := _DEFINE.match(line):
-            macros.append(Definition(match[1], match[3].strip(), token.line, match[1] in guards, match[2] is not None))
+            guarded, parameters = match[1] in guards, tuple(re.findall(r"\w+", match[2] or ""))
+            macros.append(Definition(match[1], match[3].strip(), token.line, guarded, match[2] is not None, parameters))
     return tuple(macros)
 
 

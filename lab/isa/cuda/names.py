@@ -5,14 +5,14 @@ from __future__ import annotations
 import keyword
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 from tree_sitter import Node
 
-from lab.isa.cuda.definitions import definitions, uncommented
+from lab.isa.cuda.definitions import Definition, definitions, uncommented
 from lab.isa.cuda.kernels import SourceKernel, read_kernels, template_parameter
 from lab.isa.cuda.tokens import Token, TokenKind, live_tokens
 from lab.isa.cuda.tree import SourceTree, declarators, declared_name, line, parse_branches, written
@@ -217,8 +217,8 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     """Return the macros that a source seems to expect, in source order.
 
     These are defaults in `#ifndef NAME`, and identifiers in kernels and `#if` conditions that neither the source nor
-    C++ nor CUDA's headers declare. Macros tested only by `#ifdef` may stay undefined. The result is a heuristic: it
-    does not see included files.
+    C++ nor CUDA's headers declare, and no macro of the source declares. Macros tested only by `#ifdef` may stay
+    undefined. The result is a heuristic: it does not see included files.
     """
     stream = live_tokens(text)
     defined = {definition.name: definition for definition in definitions(text)}
@@ -230,7 +230,13 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
     declared = {declaration.name for declaration in declarations(text)}
     kernels = read_kernels(text)
-    known_names = declared | set(defined)
+    # `Type<2> name =`, which the parser of expressions may read as two comparisons
+    assigned = {
+        name.text
+        for before, name, following in zip(code, code[1:], code[2:], strict=False)
+        if following.text == "=" and (before.text == ">" or _is_unknown_word(before))
+    }
+    known_names = declared | set(defined) | _declared_by_macros(code, defined) | assigned
     if _INCLUDES_CUTLASS.search(text):
         known_names |= {token.text for token in code if _OF_CUTLASS.fullmatch(token.text)}
     for at, token in enumerate(code):
@@ -247,6 +253,42 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
                 if word not in known_names and _is_unknown(word):
                     expected.setdefault(word, ExpectedMacro(word, None, token.line))
     return tuple(sorted(expected.values(), key=lambda macro: macro.line))
+
+
+def _declared_by_macros(code: Sequence[Token], defined: Mapping[str, Definition]) -> set[str]:
+    """Return the variables that uses of macros declare: `LOOP(i, n)`, which is `for (int i = 0; i < (n); ++i)`."""
+    declaring = {
+        name: [
+            place
+            for place, parameter in enumerate(definition.parameters)
+            if any(
+                type_ in TYPE_NAMES or type_ == "auto"
+                for type_ in re.findall(rf"(\w+)\s+{parameter}\s*(?:=|;)", definition.value)
+            )
+        ]
+        for name, definition in defined.items()
+    }
+    names = set[str]()
+    for at, token in enumerate(code):
+        for place in declaring.get(token.text, ()):
+            arguments = _arguments(code, at + 1)
+            names.update(arguments[place] if place < len(arguments) and len(arguments[place]) == 1 else ())
+    return names
+
+
+def _arguments(code: Sequence[Token], at: int) -> list[list[str]]:
+    """Return the words of each argument of a macro whose opening parenthesis is at a position."""
+    arguments: list[list[str]] = [[]]
+    depth = 0
+    for token in code[at:]:
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth == 0:
+            break
+        if depth == 1 and token.text == ",":
+            arguments.append([])
+        elif depth > 1 or token.text != "(":
+            arguments[-1].append(token.text)
+    return arguments
 
 
 def template_parameters_in_conditions(text: str, kernel: SourceKernel) -> tuple[tuple[int, str], ...]:
@@ -283,6 +325,10 @@ def _is_unknown(word: str) -> bool:
         or word.startswith(("__", "cuda", "CUDA", "cu_", "nv"))
         or word.endswith("_t")
     )
+
+
+def _is_unknown_word(token: Token) -> bool:
+    return token.kind is TokenKind.WORD and _is_unknown(token.text)
 
 
 def _is_free(stream: Sequence[Token], at: int) -> bool:

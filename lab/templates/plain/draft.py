@@ -21,6 +21,7 @@ from lab.templates.plain.launches import HostLaunch
 
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
+_OTHER_SIDE = "256"  # of a matrix that is not square
 _BLOCKS = (("4096", "16"), ("128", "4"), ("32", "2"))
 """Numbers of blocks that the caller chooses, by the axes that have one."""
 _TODO = "# TODO: "
@@ -152,7 +153,9 @@ def _problem(facts: DraftFacts) -> list[_Line]:
     known_sizes = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
     sizes = {name: _sizes_of(name, facts) for name in facts.sizes}
     problem = {name: known_sizes.get(name, large) for name, (large, _) in sizes.items()}
-    emulated = {name: value if int(value) < int(sizes[name][1]) else sizes[name][1] for name, value in problem.items()}
+    distinct = _distinct_side(facts, sizes)
+    small = {name: _OTHER_SIDE if name == distinct else size for name, (_, size) in sizes.items()}
+    emulated = {name: value if int(value) < int(small[name]) else small[name] for name, value in problem.items()}
     return [
         _Line(
             f"problem: {_mapping(problem)}",
@@ -160,6 +163,16 @@ def _problem(facts: DraftFacts) -> list[_Line]:
         ),
         _Line(f"emulate: {_mapping(emulated)}", note="executed on the CPU"),
     ]
+
+
+def _distinct_side(facts: DraftFacts, sizes: Mapping[str, tuple[str, str]]) -> str:
+    """Return the side of a matrix that is emulated with another length than the first; empty for none.
+
+    Equal sides hide rows and columns that are mixed up. Where the host passes equal sides, the kernel may need them.
+    """
+    first, *others = [name for name, size in sizes.items() if size == (_SIDE, _SIDE_EMULATED)] or [""]
+    passed = (facts.launch.variables, facts.launch.values)
+    return next((name for name in others if not any(name in of and of[name] == of.get(first) for of in passed)), "")
 
 
 def _sizes_of(name: str, facts: DraftFacts) -> tuple[str, str]:
@@ -240,7 +253,8 @@ def _inferred_argument(
     direction = f"{array.direction} " if array.direction else ""
     if direction == "out " and inner and _leaves_members(parameter, inner, facts.body):
         direction = "out partial "
-    value = f"{direction}{dtype}[{shape}]{' zeros' if array.accumulates else ''}"
+    contents = array.contents or ("zeros" if array.accumulates else "")
+    value = f"{direction}{dtype}[{shape}]{' ' if contents else ''}{contents}"
     guess, reason = None, array.guess
     if parameter.name in facts.launch.inside:
         reason = f"the host passes a pointer behind the array's begin (line {facts.launch.line}), which no file can say"

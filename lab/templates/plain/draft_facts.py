@@ -13,6 +13,7 @@ from lab.isa.cuda.body.statements import read_body
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros, used_names
 from lab.isa.cuda.structures import elements_of, parts_of, read_structures
+from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.inference.geometry import infer_block
 from lab.templates.plain.inference.infer import Inference, Known, infer
@@ -72,6 +73,7 @@ def draft_facts(text: str, kernel: SourceKernel, *, keeps_block: bool = False) -
         kernel: One of the source's kernels.
         keeps_block: Try no other block than the host's.
     """
+    kernel = _with_types(text, kernel)
     body = text[slice(*kernel.body)]
     macros = expected_macros(text)
     types = [template_parameter.name for template_parameter in kernel.template or () if _is_type(template_parameter)]
@@ -154,6 +156,20 @@ def draft_facts(text: str, kernel: SourceKernel, *, keeps_block: bool = False) -
     )
 
 
+def _with_types(text: str, kernel: SourceKernel) -> SourceKernel:
+    """Return a kernel whose parameters have the types that the host's launch gives the template."""
+    template = [parameter.name for parameter in kernel.template or ()]
+    given = dict(zip(template, _deduced(text, kernel, read_launch(text, kernel, ())).template, strict=False))
+    parameters = []
+    for parameter in kernel.parameters:
+        c_type = re.sub(r"\w+", lambda word: given.get(word[0]) or word[0], parameter.c_type)
+        element = element_type(c_type.replace("*", "").strip()) if c_type != parameter.c_type else None
+        if parameter.dtype is None and element is not None:
+            parameter = replace(parameter, c_type=c_type, dtype=element.dtype, lanes=element.lanes)  # noqa: PLW2901
+        parameters.append(parameter)
+    return replace(kernel, parameters=tuple(parameters))
+
+
 def _inferred(  # noqa: PLR0917 - what is known of a kernel
     text: str,
     kernel: SourceKernel,
@@ -197,7 +213,7 @@ def _deduced(text: str, kernel: SourceKernel, launch: HostLaunch) -> HostLaunch:
     """Return a launch with the template arguments that C++ deduces from what the host passes."""
     if not launch.line or len(launch.template) >= len(kernel.template or ()):
         return launch
-    instances = [one for one in template_instances(text) if one.kernel == kernel and not one.assumed]
+    instances = [one for one in template_instances(text) if one.kernel.body == kernel.body and not one.assumed]
     return replace(launch, template=instances[0].arguments) if instances else launch
 
 

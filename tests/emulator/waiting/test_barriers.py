@@ -84,7 +84,6 @@ def test_reductions_count_all_threads_that_live():
     ("body", "detail"),
     [
         ("setp.lt.u32 %p0, %i0, 32; @%p0 exit;\nbar.sync 1, 64;", "32 threads wait here forever"),
-        ("setp.lt.u32 %p0, %i0, 16; @%p0 exit;\nbar.sync 0;", "only 48 of the block's 64 threads arrive"),
         (
             "setp.lt.u32 %p0, %i0, 32; @%p0 bra A;\nbar.sync 0;\nbra E;\nA:\nbar.sync 0;\nE:\n",
             "wait at different barrier instructions",
@@ -98,6 +97,15 @@ def test_threads_that_do_not_meet(body, detail):
     assert finding.kind == "barrier-divergence"
     assert detail in finding.detail
     assert finding.text.startswith("bar.sync")
+
+
+@pytest.mark.parametrize(("target", "kinds"), [("sm_60", ["barrier-divergence"]), ("sm_70", []), ("sm_90a", [])])
+def test_a_warp_may_lose_threads_before_a_barrier_from_volta_on(target, kinds):
+    body = "setp.lt.u32 %p0, %r0, 16; @%p0 exit;\nst.shared.u32 [s], 1; bar.sync 0;\nld.shared.u32 %r3, [s];"
+    shared = ".shared .align 4 .b32 s; mov.u32 %r0, %tid.x;"
+    text = kernel(shared + body.replace("st.", "setp.eq.u32 %p1, %r0, 63; @%p1 st."))
+    emulation = launch(text.replace("sm_90", target), "k", 1, 64, [])
+    assert [finding.kind for finding in emulation.findings] == kinds
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from small_ptx import kernel
 
+from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
 from lab.emulator.binding import Storage
 from lab.emulator.findings import BatchFindings, Findings
@@ -271,3 +272,10 @@ def test_threads_wait_for_the_phase_with_their_parity():
     bench.arrive(0)
     bench.mbarriers.release()
     assert bench.gone_on() == [2, 3]
+
+
+def test_a_poll_for_arrivals_that_come_later_holds_up_no_warp():
+    body = """.shared .align 8 .b64 full; mov.u32 %r1, %tid.x; setp.ne.u32 %p0, %r1, 0; @%p0 bra MEET;
+    mbarrier.init.shared.b64 [full], 32; mbarrier.test_wait.parity.shared.b64 %p1, [full], 0;
+    MEET: bar.warp.sync 0xffffffff; mbarrier.arrive.shared.b64 _, [full]; bar.warp.sync 0xffffffff;"""
+    assert launch(kernel(body), "k", 1, 32, []).findings == ()

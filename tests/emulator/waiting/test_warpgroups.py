@@ -36,7 +36,7 @@ def test_registers_at_the_start(directives, threads, most, registers):
     assert registers_at_start(directives, threads, most) == registers
 
 
-def limited(less, more, threads=384, directives=".minnctapersm 1"):
+def limited(less, more, threads=384, directives=".minnctapersm 1", **options):
     """The first warpgroup gives registers up, the others take more."""
     text = f"""{HEADER}.visible .entry k() .maxntid {threads}, 1, 1 {directives}
     {{ .reg .pred %p<2>; .reg .b32 %r<4>; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 128; @%p0 bra GIVES;
@@ -44,13 +44,18 @@ def limited(less, more, threads=384, directives=".minnctapersm 1"):
     GIVES: setmaxnreg.dec.sync.aligned.u32 {less};
     DONE: ret; }}
     """
-    return launch(text, "k", 2, threads, [])
+    return launch(text, "k", 2, threads, [], **options)
 
 
 @pytest.mark.parametrize("threads", [256, 384])
 @pytest.mark.parametrize("directives", [".minnctapersm 1", "", ".maxnreg 168"])
 def test_a_producer_gives_what_consumers_take(threads, directives):
     assert limited(40, 232, threads, directives).clean
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_warps_that_wait_for_registers_resume_together(seed):
+    assert limited(40, 232, schedule=seed).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,9 @@ def test_a_poll_for_one_who_waits_for_registers_ends():
     found = [finding for finding in launch(text, "k", 1, 256, []).findings if finding.kind == "wgmma-misuse"]
     assert found
     assert all("they wait forever" in finding.detail for finding in found)
-    assert launch(text.replace(f"GIVES: {polls} {GIVE}", f"GIVES: {GIVE} {polls}"), "k", 1, 256, []).findings == ()
+    clean = text.replace(f"GIVES: {polls} {GIVE}", f"GIVES: {GIVE} {polls}")
+    for schedule in (None, 1, 2, 3):
+        assert launch(clean, "k", 1, 256, [], schedule=schedule).findings == ()
 
 
 def test_a_guard_decides_who_takes_registers():

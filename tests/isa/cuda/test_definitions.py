@@ -24,7 +24,7 @@ def test_definitions_are_guarded_by_their_own_name_alone():
         Definition("N", "4", 2, guarded=True, function_like=False),
         Definition("M", "5", 5, guarded=True, function_like=False),
         Definition("P", "1", 8, guarded=False, function_like=False),
-        Definition("F", "(x)", 10, guarded=False, function_like=True),
+        Definition("F", "(x)", 10, guarded=False, function_like=True, parameters=("x",)),
         Definition("EMPTY", "", 11, guarded=False, function_like=False),
     )
 

@@ -81,6 +81,16 @@ __global__ void k(float *out) {{ extern __shared__ char raw[]; Tile& s = *(Tile*
     assert [macro.name for macro in expected_macros(text)] == ["N"]
 
 
+def test_what_is_assigned_or_declared_by_a_macro_is_no_macro():
+    text = """#define LOOP(i, n) for (int i = threadIdx.x; i < (n); i += blockDim.x)
+__global__ void k(float *out) {
+  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
+  LOOP(index, COUNT) out[index] = warp.thread_rank();
+}
+"""
+    assert [macro.name for macro in expected_macros(text)] == ["COUNT"]
+
+
 def test_used_names_are_those_of_code_and_conditions():
     used = used_names('#if A /* B */\nint c; // D\nconst char *e = "F";\n#endif\n')
     assert {"A", "c", "e"} <= used

@@ -422,3 +422,26 @@ def test_arguments_of_a_template_that_c_plus_plus_deduces():
     value, made = drafted(kernel + "int main() { double *x; k<<<1, 32>>>(x, 3); }")
     assert (value["kernel"], value["arguments"]["s"]) == ("k<double, int>", "int32 = 3")
     assert "TODO: the type" not in made
+
+
+@pytest.mark.parametrize(
+    ("host", "emulated"),
+    [
+        ("", {"rows": 128, "cols": 256}),
+        ("void f(int r, int c) { k<<<dim3(1, 1), dim3(16, 16)>>>(x, r, c); }", {"rows": 128, "cols": 256}),
+        ("void f(int n) { k<<<dim3(1, 1), dim3(16, 16)>>>(x, n, n); }", {"rows": 128, "cols": 128}),
+        ("void f() { int r = 512, c = 512; k<<<dim3(1, 1), dim3(16, 16)>>>(x, r, c); }", {"rows": 128, "cols": 128}),
+        (
+            "void f() { k<<<dim3(1, 1), dim3(16, 16)>>>(x, 512, 400); }",
+            {"rows": 128, "cols": 256},
+        ),
+    ],
+)
+def test_sides_that_the_host_does_not_pass_alike_are_emulated_with_different_lengths(host, emulated):
+    """Equal sides hide rows and columns that are mixed up."""
+    kernel = """__global__ void k(float *x, int rows, int cols) {
+  int r = blockIdx.y * blockDim.y + threadIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x;
+  if (r < rows && c < cols) x[r * cols + c] = 1;
+}
+"""
+    assert drafted(kernel + host)[0]["emulate"] == emulated

@@ -181,7 +181,15 @@ class Expressions:
         is_view = pointer.unit != self._bytes(pointer.array)
         low, high = _RANGES.get(element.dtype if element and not is_view else "", (None, None))
         uppers = (number(high),) if high is not None else ()
-        return self.fresh(Opaque(uppers, lower=number(low) if low is not None else None, is_data=True))
+        is_integer = pointer.space == "global" and element is not None and "int" in element.dtype and not is_view
+        return self.fresh(
+            Opaque(
+                uppers,
+                lower=number(low) if low is not None else None,
+                is_data=True,
+                array=pointer.array if is_integer else "",
+            )
+        )
 
     # -- expressions -------------------------------------------------------------------------------------------------
 

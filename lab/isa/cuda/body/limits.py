@@ -64,6 +64,12 @@ class Limits:
         """Add names of the experiment's parameters."""
         self._parameters.update(names)
 
+    def hold_contents(self, array: str, largest: Polynomial) -> None:
+        """Let an array of integers hold numbers from 0 to the largest."""
+        for name, meaning in list(self._opaque.items()):
+            if meaning.array == array:
+                self._opaque[name] = replace(meaning, uppers=(largest,), lower=ZERO)
+
     def meaning(self, name: str) -> Opaque | None:
         """Return the meaning of an atom."""
         return self._opaque.get(name)

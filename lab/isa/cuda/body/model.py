@@ -96,6 +96,7 @@ class Opaque:
         step: Of the counter of a loop's turns: what the loop's variable takes for a step.
         operation: `/` or `%` with its two operands, else empty.
         operands: Of the operation.
+        array: The array in global memory that holds it, an integer; empty for anything else.
     """
 
     uppers: tuple[Polynomial, ...] = ()
@@ -105,6 +106,7 @@ class Opaque:
     step: Polynomial | None = None
     operation: str = ""
     operands: tuple[Polynomial, ...] = ()
+    array: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def infer_array(name: str, body: KernelBody, limits: Limits, assumed: Sequence[I
         shape,
         bool(stores),
         is_loaded,
-        bool(stores) and best is not None and _is_partial(stores, best[2], limits, assumed),
+        bool(stores) and (best is None or _is_partial(stores, best[2], limits, assumed)),
         bool(updates) and len(updates) == len(accesses),
         best[0].line if best is not None else 0,
         is_data_indexed,

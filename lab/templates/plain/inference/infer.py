@@ -9,7 +9,8 @@ from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
 from lab.isa.cuda.body.polynomials import ONE, Polynomial, atom, number, product
 from lab.templates.plain.inference.arrays import ArrayUse, derived_strides, infer_array
-from lab.templates.plain.inference.geometry import LaunchSide, infer_block, infer_grid, replaced
+from lab.templates.plain.inference.geometry import LaunchSide, infer_block, infer_grid, replaced, used_axes
+from lab.templates.plain.inference.indices import infer_contents
 from lab.templates.plain.inference.texts import Texts
 
 
@@ -23,6 +24,7 @@ class InferredArray:
         accumulates: The kernel only adds to it, so that it begins with zeros.
         line: The source line that the shape follows from; 0 where there is none.
         guess: Why its shape is a guess; empty where it follows from the source.
+        contents: What it must hold so that the kernel's indices are in range; empty where anything will do.
     """
 
     shape: tuple[str, ...]
@@ -30,6 +32,7 @@ class InferredArray:
     accumulates: bool
     line: int
     guess: str = ""
+    contents: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,8 @@ def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inferen
         grid = tuple(replace(side, value=atom(first)) if side.value.atoms & free.keys() else side for side in grid)
         free = {first: free[first]}
     names_size = any(set(known.integers) & _atoms(side.value, limits) for side in given)
-    if given and (names_size or free or not bounding):
+    is_open = all(side.value == ONE and not side.line for side in grid) and used_axes(body, BLOCK) > 0
+    if given and (names_size or free or not bounding or is_open):
         grid, free, assumed, grid_guess = given, {}, (), ""
     counts = {name: grid[axis].value if axis < len(grid) else ONE for axis, name in enumerate(GRID_SIDES)}
     limits.sides.update(counts)
@@ -158,10 +162,17 @@ def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inferen
     ]
     derived = derived_strides(known.arrays, body, limits, assumed, scalars)
     body = replaced(body, limits, derived)
-    uses = {name: _with_length(infer_array(name, body, limits, assumed), name, texts, known) for name in known.arrays}
+    contents, followed = infer_contents(
+        body, limits, assumed, {name: _allocated(name, texts, known) for name in known.arrays}
+    )
+    uses = {name: infer_array(name, body, limits, assumed) for name in known.arrays}
+    uses |= {name: _with_length(use, name, texts, known) for name, use in uses.items() if name not in followed}
     if len(free) > 1 and any(_exceeds(side, free) for use in uses.values() for side in use.shape):
         return infer(original, known, is_square=True)
-    arrays = {name: _array(name, use, body, texts) for name, use in uses.items()}
+    arrays = {
+        name: replace(_array(name, use, body, texts), contents=contents[name].text(texts) if name in contents else "")
+        for name, use in uses.items()
+    }
     named = [atom_ for use in uses.values() for side in use.shape for atom_ in _atoms(side, limits)]
     named += [atom_ for side in (*grid, *block) for atom_ in _atoms(side.value, limits)]
     in_grid = frozenset(atom_ for side in grid for atom_ in _atoms(side.value, limits))
@@ -308,7 +319,12 @@ def _differs(shape: Sequence[Polynomial], length: Polynomial, known: Known) -> b
     """Return whether the host allocates another length, in terms of the same sizes or of some of them."""
     elements = product(shape)
     is_known = length.atoms == elements.atoms or (length.atoms < elements.atoms and not known.is_shared)
-    return bool(length.atoms) and is_known and elements != length
+    return bool(length.atoms) and is_known and _with_numbers(elements, known) != _with_numbers(length, known)
+
+
+def _with_numbers(elements: Polynomial, known: Known) -> Polynomial:
+    """Return a number of elements with the host's numbers for sizes, which it may call otherwise: `B * T` for `n`."""
+    return elements.substitute({name: number(value) for name, value in known.numbers.items()})
 
 
 def _within(side: Polynomial) -> Polynomial:

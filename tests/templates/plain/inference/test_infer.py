@@ -10,7 +10,13 @@ from lab.isa.cuda.names import expected_macros, used_names
 from lab.templates.plain.inference.infer import Known, infer
 
 
-def inferred(text: str, block: tuple[str, ...] = (), grid: tuple[str, ...] = (), lengths: dict[str, str] | None = None):
+def inferred(
+    text: str,
+    block: tuple[str, ...] = (),
+    grid: tuple[str, ...] = (),
+    lengths: dict[str, str] | None = None,
+    numbers: dict[str, int] | None = None,
+):
     kernel = read_kernels(text)[0]
     body = read_body(text, kernel)
     assert body is not None
@@ -22,7 +28,17 @@ def inferred(text: str, block: tuple[str, ...] = (), grid: tuple[str, ...] = (),
     return infer(
         body,
         Known(
-            arrays, integers, parameters, {}, block, grid, used_names(text), lengths or {}, dict.fromkeys(arrays, 4), {}
+            arrays,
+            integers,
+            parameters,
+            {},
+            block,
+            grid,
+            used_names(text),
+            lengths or {},
+            dict.fromkeys(arrays, 4),
+            {},
+            numbers or {},
         ),
     )
 
@@ -117,9 +133,32 @@ def test_the_direction(statements, shape, direction):
 
 def test_an_index_from_data_is_a_guess_unless_the_host_allocates_the_array():
     text = "__global__ void k(const int *x, int *y, int n) { int i = threadIdx.x; if (i < n) atomicAdd(&y[x[i]], 1); }"
-    assert inferred(text).arrays["y"].guess
+    assert inferred(text.replace("atomicAdd(&y[x[i]], 1)", "y[x[i]] = 1")).arrays["y"].guess
     inference = inferred(text, lengths={"y": "4 * n + 8"}).arrays["y"]
     assert (inference.guess, inference.shape, inference.accumulates) == ("", ("n + 2",), True)
+
+
+def test_what_a_counter_places_fills_a_part_of_the_array():
+    text = """__device__ int count;
+__global__ void k(const int *x, int *y, int n) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  if (i < n && x[i] > 0) y[atomicAdd(&count, 1)] = x[i];
+}"""
+    assert inferred(text, lengths={"y": "4 * n"}).arrays["y"].direction == "out partial"
+
+
+@pytest.mark.parametrize(("rows", "shape"), [(128, ("n", "c")), (64, ("64 * c",))])
+def test_a_length_of_the_hosts_numbers_is_that_of_the_sizes_which_have_them(rows, shape):
+    text = f"__global__ void k(float *x, int n, int c) {{ {ROW_COLUMN} if (r < n && col < c) x[r * c + col] = 1; }}"
+    inference = inferred(
+        text.replace(", c =", ", col ="), lengths={"x": f"4 * {rows} * c"}, numbers={"n": 128, "c": 96}
+    )
+    assert inference.arrays["x"].shape == shape
+
+
+def test_the_hosts_number_of_blocks_counts_where_the_kernel_only_compares_it():
+    text = "__global__ void k(float *x, int n) { int i = threadIdx.x; if (blockIdx.x == 0) { if (i < n) x[i] = 1; } }"
+    assert inferred(text, ("256",), ("2",)).grid == ("2",)
 
 
 def test_a_condition_that_reaches_a_size_is_a_guess():
