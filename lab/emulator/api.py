@@ -101,6 +101,7 @@ def launch(
     constants: Mapping[str, NDArray[Any] | TensorMapArgument] | None = None,
     schedule: int | None = None,
     trace: bool = False,
+    traced: Sequence[int] | None = None,
     tables: Collection[str] = (),
     cluster: tuple[int, int, int] | None = None,
     blocks: Sequence[int] | None = None,
@@ -135,6 +136,7 @@ def launch(
             races gives the same results in every order, but for the rounding of atomic sums.
         trace: Also say what the first blocks read again, and with which addresses. The interpreter executes these for
             it, whatever the engine.
+        traced: The blocks of the trace in place of the first ones, which are then traced to their end or not at all.
         tables: Names of the buffers whose size is the same for all problems, which the trace counts apart.
         cluster: Cluster shape (blocks along x, y, z) the launch requests; None for the kernel's own.
         blocks: The blocks to execute, numbered as in `lab.emulator.batch.Batch`, whole clusters; None for all.
@@ -193,7 +195,7 @@ def launch(
         error,
         monitor,
     )
-    reuse, patterns = _traced(request, tables) if trace else (None, ())
+    reuse, patterns = _traced(request, tables, traced) if trace else (None, ())
     waits = _block_waits(request)  # before the launch changes the caller's buffers
     if monitor is not None:
         monitor.begin(geometry.blocks)
@@ -387,19 +389,40 @@ def _block_waits(request: _Request) -> BlockWait | None:
     return find_block_waits(lambda: _unwatched(request, _WAITS))
 
 
-def _traced(request: _Request, tables: Collection[str]) -> tuple[ReuseCount | None, tuple[AccessPattern, ...]]:
-    """Return the data reuse of the first blocks, interpreted on copies of the buffers."""
-    geometry, trace, cluster = request.geometry, AccessTrace(tables), request.geometry.cluster
-    plan = _unwatched(request, _TRACED, trace)
-    size = math.prod(cluster)
+def _traced(
+    request: _Request, tables: Collection[str], traced: Sequence[int] | None
+) -> tuple[ReuseCount | None, tuple[AccessPattern, ...]]:
+    """Return the data reuse of the first or the `traced` blocks, interpreted on copies of the buffers.
+
+    That of `traced` blocks is None if their trace did not reach their end.
+    """
+    geometry, cluster = request.geometry, request.geometry.cluster
+    whole, size = traced is not None, math.prod(cluster)
+    trace = AccessTrace(tables, scale=_WHOLE_TRACE if whole else 1)
+    plan = _unwatched(request, _TRACED * (_WHOLE_TRACE if whole else 1), trace)
     block_count = max(1, THREADS // (padded_threads(geometry.block) * size)) * size
+    chosen = geometry.chosen
+    if traced is not None:
+        chosen, block_count = _chosen(traced, geometry.grid, cluster), len(traced)
     batch = make_batch(
-        geometry.grid, geometry.block, 0, min(block_count, geometry.blocks), cluster=cluster, chosen=geometry.chosen
+        geometry.grid,
+        geometry.block,
+        0,
+        block_count if whole else min(block_count, geometry.blocks),
+        cluster=cluster,
+        chosen=chosen,
     )
+    reached = False
     # a trace may be incomplete where blocks wait for others or the budget is spent
     with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
         Interpreter(plan, batch, StepClock()).turn()
-    return trace.counted(), trace.samples.patterns(lambda position: request.program.code[position][1].line)
+        reached = True
+    patterns = trace.samples.patterns(lambda position: request.program.code[position][1].line)
+    return trace.counted() if reached or not whole else None, patterns
+
+
+_WHOLE_TRACE: Final = 8
+"""Factor of a trace's limits for blocks of the real problem: some tenths of a second."""
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:

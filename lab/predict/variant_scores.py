@@ -32,7 +32,7 @@ from typing import Final
 
 from lab.base.expressions import Scalar
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
-from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.emulator.results import ExecutedCounts, MemoryCount, ReuseCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import preferred_bytes
@@ -60,7 +60,7 @@ from lab.predict.gemm_loops import (
     tiles_grown,
     with_loop_along_k,
 )
-from lab.predict.scaling import Parts, declared, works
+from lab.predict.scaling import Growth, Parts, declared, works
 from lab.predict.score import KernelScore, score
 from lab.predict.work import LaunchWork, Spilled
 from lab.recorded.predictions import Prediction
@@ -79,7 +79,20 @@ _ALIKE: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One launch at both sizes."""
+    """One launch at both sizes.
+
+    Attributes:
+        launch: At the real size.
+        small: What was counted.
+        prediction: Its occupancy, with the GPU.
+        ptx: Static mix of the PTX.
+        sass: Static mix of the SASS.
+        resources: Of its kernel.
+        bytes_moved: Declared compulsory bytes of a launch in a sequence.
+        own_blocks: The counts are those of blocks of the real launch.
+        reuse: Data reuse of some blocks.
+        reuse_growth: Work of such a block relative to one of `small`.
+    """
 
     launch: LaunchRecord
     small: EmulatedStep
@@ -88,6 +101,14 @@ class _Step:
     sass: KernelMix | None
     resources: Resources | None
     bytes_moved: int | None
+    own_blocks: bool = False
+    reuse: ReuseCount | None = None
+    reuse_growth: float = 1.0
+
+    @property
+    def counted_launch(self) -> LaunchRecord:
+        """The launch that was counted."""
+        return self.small.launch
 
     @property
     def cluster(self) -> int:
@@ -128,7 +149,8 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
     """
     variants = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
     labels = {variant: steps[0].small.hot_label for variant, (_, steps) in variants.items() if len(steps) == 1}
-    work = works([record for record, _ in variants.values()], labels)
+    work = works([record for record, steps in variants.values() if not steps[0].own_blocks], labels)
+    work |= {variant: _of_own_blocks(steps) for variant, (_, steps) in variants.items() if steps[0].own_blocks}
     parts = {variant: growth.parts for variant, growth in work.items() if growth.parts is not None}
     kernel_scores = _scored(variants, {variant: growth.likely for variant, growth in work.items()}, parts)
     if any(growth.most > growth.likely for growth in work.values()):
@@ -142,6 +164,12 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
         for variant, kernel_score in kernel_scores.items()
         if _possible(variants[variant][0], kernel_score)
     }
+
+
+def _of_own_blocks(steps: Sequence[_Step]) -> Growth:
+    """Return the growth from counted blocks of the real problem to all of them."""
+    every, counted = (sum(math.prod(getattr(step, of).grid) for step in steps) for of in ("launch", "counted_launch"))
+    return Growth(every / counted, every / counted)
 
 
 def _possible(record: VariantRecord, kernel_score: KernelScore) -> bool:
@@ -182,7 +210,7 @@ def real_work(record: VariantRecord) -> RealWork | None:
         return None
     known = {record.variant: (record, steps)}
     labels = {record.variant: steps[0].small.hot_label} if len(steps) == 1 else {}
-    work = works([record], labels)[record.variant]
+    work = _of_own_blocks(steps) if steps[0].own_blocks else works([record], labels)[record.variant]
     growth = _growths(known, {record.variant: work.likely})[record.variant]
     launches = tuple(_launch(record, step, work.likely, growth, work.parts) for step in steps)
     return RealWork(gpu, launches, _compulsory(record, launches), _warm_below(record))
@@ -333,15 +361,24 @@ def lean(record: VariantRecord) -> VariantRecord:
     steps = emulation.launches
     if len(steps) == 1 and steps[0].looped is None and (mix := _mix(record, steps[0].entry, "ptx")) is not None:
         steps = (replace(steps[0], looped=_looped(emulation, mix)),)
-    steps, sample = _lean_steps(steps), emulation.sample
-    if sample is not None:
-        sample = replace(sample, launches=_lean_steps(sample.launches))
+    steps = _lean_steps(steps)
+    sample, of_blocks = (
+        None if other is None else replace(other, launches=_lean_steps(other.launches))
+        for other in (emulation.sample, emulation.of_blocks)
+    )
     executed, hot = _lean_counts(emulation.executed, opcodes=True), _lean_counts(emulation.hot_loop)
     if len(steps) == 1:
         executed = steps[0].executed if executed == steps[0].executed else executed
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
     lean_emulation = replace(
-        emulation, lines=(), patterns=None, launches=steps, executed=executed, hot_loop=hot, sample=sample
+        emulation,
+        lines=(),
+        patterns=None,
+        launches=steps,
+        executed=executed,
+        hot_loop=hot,
+        sample=sample,
+        of_blocks=of_blocks,
     )
     return replace(record, emulation=lean_emulation)
 
@@ -398,7 +435,7 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None, int | None]]
     real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]
     real = real or [(record.launch, record.prediction, record.build.resources if record.build else None, None)]
-    launches = []
+    launches: list[_Step] = []
     for (launch, prediction, resources, bytes_moved), counted in zip(real, emulation.counted.launches, strict=False):
         if launch is None or counted.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
@@ -408,15 +445,34 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
             ptx = ptx.with_hot(small.hot_label)
             # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
             sass = sass.with_hot(counterpart(sass, ptx.hot_loop), unrolled=True) if ptx.hot_loop is not None else sass
-        launches.append(_Step(launch, small, prediction, ptx, sass, resources, bytes_moved))
+        reuse, reuse_growth = _reuse(emulation, len(launches), small)
+        own = emulation.of_blocks is not None
+        launches.append(_Step(launch, small, prediction, ptx, sass, resources, bytes_moved, own, reuse, reuse_growth))
     return tuple(launches) if len(launches) == len(real) == len(emulation.counted.launches) else ()
+
+
+def _reuse(emulation: EmulationRecord, place: int, counted: EmulatedStep) -> tuple[ReuseCount | None, float]:
+    """Return the data reuse of a launch's blocks, and the work of a counted block relative to one that was traced.
+
+    Where blocks of the real problem read too much to be traced, those of the small one were.
+    """
+    if counted.reuse is not None or emulation.of_blocks is None:
+        return counted.reuse, 1.0
+    small = emulation.launches[place]
+    per_block = [
+        step.executed.threads / math.prod(step.launch.grid)
+        for step in (counted, small)
+        if step.executed is not None and step.executed.threads
+    ]
+    return small.reuse, per_block[0] / per_block[1] if len(per_block) > 1 else 1.0
 
 
 def _launch(record: VariantRecord, step: _Step, work: float, growth: float, parts: Parts | None = None) -> LaunchWork:
     executed, looped, blocks = step.small.executed or _NOTHING, _looping(record, step), step.blocks_ratio
+    parts = Parts(blocks, blocks, blocks) if step.own_blocks else parts
     # what blocks compute beyond the data they do not store
     store_scale = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS and parts is None else 1.0
-    work = _own_work(step, executed, work)
+    work = blocks if step.own_blocks else _own_work(step, executed, work)
     grown = blocks * min(growth, work)
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
     nested = record.merit is Merit.TFLOPS and _nests(step.ptx)
@@ -425,7 +481,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
     sampled = record.emulation is not None and record.emulation.sample is not None
     beyond = _beyond(record, step, executed)
     limit = _NESTED if nested else _SAMPLED / beyond if sampled and executed.warps_by_class.get(C.MMA) else _PERSISTENT
-    persistent = (stays or grown < limit * work) and _resides(record, step)
+    resident = (step.own_blocks or stays or grown < limit * work) and _resides(record, step)
+    persistent = resident and not step.own_blocks
     if persistent and nested:
         tiles = _tiles_grown(record, step, beyond, copies_of(step.small, beyond)) if stays else None
         work = max(grown, work / beyond) if tiles is None else tiles * growth
@@ -465,11 +522,10 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
     within = looped or _NOTHING
     deepest = step.small.hot_loop or within
     passes = hot_passes(step.ptx, step.small, within) * inside / outside
-    threads = math.prod(step.launch.block)
     filled = store_scale * traffic(("global.store",), "sectors")
     stored = filled + (store_scale * results * copies.stored if copies else 0.0)
-    sectors, reuse = traffic(loads, "sectors"), step.small.reuse
-    residence = _residence(record, step, inside / blocks)
+    sectors, reuse = traffic(loads, "sectors"), step.reuse
+    residence = _residence(record, step, step.reuse_growth * inside / blocks)
     # warps with loops of their own share the products of a tile, and only one of these loops is the hot one
     of_loops = _of_class(C.MMA)(within)
     multiplied = outside * (_of_class(C.MMA)(executed) - of_loops) + inside * of_loops
@@ -478,12 +534,11 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
     merged = Expansions(min(1.0, shared.inside), min(1.0, shared.outside))
     waves = traffic(("shared.load",), "wavefronts", merged) + traffic(("shared.store", "shared.atomic"), "wavefronts")
     share = multiplying_share(step.small, step.ptx, copies)
-    uneven = 1.0
-    if persistent:
-        uneven = _rounds(work / growth / blocks) if stays else _uneven(step, within, work / blocks)
+    tiles_per_block = work / growth / blocks
+    passes_most = _rounds(tiles_per_block) if persistent and stays else _uneven(step, within, work / blocks)
     return LaunchWork(
         blocks=math.prod(step.launch.grid),
-        warps_per_block=-(-threads // WARP_SIZE),
+        warps_per_block=-(-math.prod(step.launch.block) // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
         instructions=scaled(lambda counts: counts.warps, expansions(step.ptx, step.sass, passes)),
         by_class={cls: scaled(_of_class(cls), by_class.get(str(cls), AS_PTX)) for cls in executed.warps_by_class},
@@ -506,7 +561,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         loads_together=_together(step.sass),
         double=_floating(executed),
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
-        uneven=uneven,
+        uneven=passes_most if resident else 1.0,
         least_bytes=step.bytes_moved,
         chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale, share=share),
         code=long_code((step.ptx, step.sass), step.small, step.launch, within, scale),
@@ -520,7 +575,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         if executed.warps_by_class.get(C.MMA) and step.ptx is not None and step.ptx.loops
         else None,
         end_loads=outside * (_loaded(executed) - _loaded(within)) + around * (_loaded(within) - _loaded(deepest)),
-        turns=max(1.0, work / growth / blocks) if stays and take_turns(step.ptx) else 1.0,
+        turns=max(1.0, tiles_per_block) if stays and take_turns(step.ptx) else 1.0,
         cluster=step.cluster,
     )
 
@@ -589,7 +644,7 @@ def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
     if not text or not looped.warps:
         return 1.0
     executed = looped.warps / warps_of(step.small.launch) / text
-    passes = growth * (round(executed) or executed)
+    passes = growth * (executed if step.own_blocks else round(executed) or executed)
     return math.ceil(passes - _WHOLE) / passes if passes > 1 else 1.0
 
 

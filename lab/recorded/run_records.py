@@ -302,6 +302,8 @@ class EmulationRecord(Displayed):
         full_size: The execution of sampled blocks at the problem's own size; None where none were executed.
         patterns: Lanes' addresses of the memory instructions that cost more than they need, those that cost most first;
             None where they were not taken down, as in older records.
+        of_blocks: Counts of random blocks of the problem at its own size, as of a grid that has no others; its bytes
+            and operations are these blocks' share of the whole. None where they were not counted.
     """
 
     problem: Mapping[str, Scalar]
@@ -325,11 +327,12 @@ class EmulationRecord(Displayed):
     not_shown: tuple[str, ...] = ()
     full_size: FullSizeRecord | None = None
     patterns: tuple[AccessPattern, ...] | None = None
+    of_blocks: SampleRecord | None = None
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:
-        """The execution most representative of the real problem: the sample if there is one."""
-        return self.sample or self
+        """The execution most representative of the real problem: of its own blocks, else of the sample."""
+        return self.of_blocks or self.sample or self
 
     @property
     def entry(self) -> str:

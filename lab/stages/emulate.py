@@ -44,6 +44,7 @@ from lab.recorded.run_records import (
     Suspicion,
 )
 from lab.stages.conditions import Judged, other_conditions, other_inputs
+from lab.stages.full_counts import count_full_size, counted_launches, counted_share
 from lab.stages.full_size import FullSizeOutcome, FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence, unexcused
@@ -197,8 +198,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     right = largest <= tolerance and all(finding.kind in _DECLARED for finding in findings)
     mode = replace(mode, excused=task.excused | _DECLARED)
     lenient = replace(task, excused=mode.excused)
-    sample, suspicions = _sampled(lenient, ptx, counts) if right else (None, ())
-    grown = _growth(lenient, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
+    larger_counts = _larger_counts(lenient, ptx, computed, steps) if right else _LargerCounts()
+    suspicions, grown = larger_counts.suspicions, larger_counts.grown
     doubts = (*computed.doubts(problem, inputs, memory.outputs), *unknown, *task.not_shown) if right else ()
     outcome = FullSizeOutcome()
     if right:
@@ -235,12 +236,13 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         flops=computed.flops(problem),
         growth=grown.whole,
         growth_of_block=grown.of_block,
-        sample=sample,
+        sample=larger_counts.sample,
         resized=tuple(grown.resized),
         suspicions=(*suspicions, *outcome.suspicions)[:_MOST_FINDINGS],
         not_shown=(*outcome.not_shown, *doubts),
         full_size=outcome.record,
         patterns=costly(pattern for result in results for pattern in result.patterns),
+        of_blocks=larger_counts.of_blocks,
     )
 
 
@@ -286,6 +288,64 @@ def _block_warps(task: EmulationTask, larger: FullSizeTask, computed: Operator[A
     work = computed.flops(small) or computed.bytes_moved(small)
     growth = (computed.flops(full) or computed.bytes_moved(full)) / max(1, work)
     return warps * growth / _blocks(larger.full.launches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """Scaling of the executed counts with each size, as in `EmulationRecord`."""
+
+    whole: dict[str, float] = field(default_factory=dict)
+    of_block: dict[str, float] = field(default_factory=dict)
+    resized: list[ResizedCounts] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _LargerCounts:
+    """Counts beyond those of the emulated problem, for predictions at the real size.
+
+    Attributes:
+        of_blocks: As in `EmulationRecord`.
+        sample: As in `EmulationRecord`; None with `of_blocks`, which say more.
+        grown: Scaling of the counts, if neither is known.
+        suspicions: Faults of samples.
+    """
+
+    of_blocks: SampleRecord | None = None
+    sample: SampleRecord | None = None
+    grown: _Grown = field(default_factory=_Grown)
+    suspicions: tuple[Suspicion, ...] = ()
+
+
+def _larger_counts(
+    task: EmulationTask, ptx: str, computed: Operator[Any], steps: Sequence[EmulatedStep]
+) -> _LargerCounts:
+    """Count blocks of the real problem, else a larger sample, else how the counts scale."""
+    counts = [step.executed for step in steps if step.executed is not None]
+    of_blocks = _blocks_counted(task, ptx, computed, sum(count.warps for count in counts))
+    if of_blocks is not None:
+        unscaled = replace(task, samples=tuple(replace(sample, halved=()) for sample in task.samples))
+        return _LargerCounts(of_blocks, suspicions=_sampled(unscaled, ptx, counts)[1])
+    sample, suspicions = _sampled(task, ptx, counts)
+    grown = _growth(task, ptx, steps) if sample is None and _is_quick(counts) else _Grown()
+    return _LargerCounts(None, sample, grown, suspicions)
+
+
+def _blocks_counted(task: EmulationTask, ptx: str, computed: Operator[Any], warps: int) -> SampleRecord | None:
+    """Count random blocks of the problem at its own size; None if there are none, or its throughput counts operations.
+
+    A block that reads too much to be traced to its end keeps the data reuse of the small problem's blocks.
+    """
+    larger = task.full_size
+    if larger is None or computed.flops(computed.restored(larger.full.problem)):
+        return None
+    expected = replace(larger, block_warps=_block_warps(task, larger, computed, warps))
+    counted = count_full_size(expected, ptx)
+    if not counted:
+        return None
+    sized = replace(task, launches=counted_launches(larger.full.launches, counted), problem=larger.full.problem)
+    own = _steps(sized, [launch.result for launch in counted])
+    needed = computed.bytes_moved(computed.restored(larger.full.problem)) * counted_share(counted)
+    return SampleRecord(larger.full.problem, own, round(needed))
 
 
 def _sampled(
@@ -358,15 +418,6 @@ def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
 
 
 _QUICK = 20_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Grown:
-    """Scaling of the executed counts with each size, as in `EmulationRecord`."""
-
-    whole: dict[str, float] = field(default_factory=dict)
-    of_block: dict[str, float] = field(default_factory=dict)
-    resized: list[ResizedCounts] = field(default_factory=list)
 
 
 def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> _Grown:

@@ -426,6 +426,11 @@ class _Content:
         return isinstance(other, _Content) and dict(self.problem) == dict(other.problem)
 
 
+def materialised(reference: str, problem: Mapping[str, Scalar], seed: int) -> Inputs | None:
+    """Return the inputs of a problem as arrays; None if they are too large."""
+    return _materialised(reference, _Content(problem), seed)
+
+
 @lru_cache(maxsize=1)
 def _materialised(reference: str, sized: _Content, seed: int) -> Inputs | None:
     """Return the indexed inputs as arrays, None if too large; cached, since variants share a problem."""

@@ -44,3 +44,41 @@ def sampled_blocks(grid: Index3, cluster: Index3, seed: int) -> tuple[int, ...]:
         rng = np.random.default_rng([seed, total])
         chosen = list(dict.fromkeys([*chosen, *rng.integers(0, total, _RANDOM).tolist()]))
     return tuple(number * size + i for number in chosen for i in range(size))
+
+
+def random_blocks(grid: Index3, cluster: Index3, seed: int, most: int) -> tuple[int, ...]:
+    """Return the numbers of distinct random blocks in whole clusters; of all blocks of a small grid.
+
+    Args:
+        grid: Blocks along x, y, z.
+        cluster: Blocks of a cluster along x, y, z, which divide the grid.
+        seed: Seed of the choice.
+        most: Most blocks, but at least one cluster.
+    """
+    total, size = math.prod(grid), math.prod(cluster)
+    clusters = total // size
+    chosen = max(1, most // size)
+    if clusters <= chosen:
+        return tuple(range(total))
+    rng = np.random.default_rng([seed, total])
+    # one in each of as many equal stretches of the grid, so that work which changes along it is met everywhere
+    edges = np.linspace(0, clusters, chosen + 1).astype(np.int64)
+    numbers = rng.integers(edges[:-1], edges[1:]).tolist()
+    return tuple(number * size + i for number in numbers for i in range(size))
+
+
+def neighbouring_blocks(grid: Index3, cluster: Index3, threads: int) -> tuple[int, ...]:
+    """Return the numbers of neighbouring blocks in the middle of a grid: `_NEIGHBOURS` threads, and a cluster at least.
+
+    Args:
+        grid: Blocks along x, y, z.
+        cluster: Blocks of a cluster along x, y, z, which divide the grid.
+        threads: Threads of a block.
+    """
+    total, size = math.prod(grid), math.prod(cluster)
+    count = min(total, max(1, _NEIGHBOURS // (threads * size)) * size)
+    first = min(total // 2 // size * size, total - count)
+    return tuple(range(first, first + count))
+
+
+_NEIGHBOURS: Final = 256

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.emulator.results import ExecutedCounts, MemoryCount, ReuseCount
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
@@ -86,6 +86,29 @@ def test_blocks_that_loop_over_the_data_wait_for_the_one_that_makes_most_passes(
     (step,) = _steps(fewer)
     passes = 1024 * (text // 4) / text / 64
     assert _launch(fewer, step, 1024.0, 1.0).uneven == pytest.approx(math.ceil(passes) / passes)
+
+
+def test_counts_of_blocks_of_the_real_problem_scale_with_the_blocks_alone(one):
+    record = one(executed=counted(1000), looped=counted(900), real=(4096, 1, 1))
+    step = EmulatedStep(
+        record.ptx.name, LaunchRecord((64, 1, 1), (256, 1, 1), 0), counted(500, 128), looped=counted(400)
+    )
+    of_blocks = SampleRecord(record.problem, (step,), bytes_needed=record.bytes_moved // 64)
+    own = replace(record, emulation=replace(record.emulation, of_blocks=of_blocks))
+    work = real_work(own).launches[0]
+    assert (work.instructions, work.load_sectors) == (500 * 64, 128 * 64)
+    other = replace(record, variant="other")
+    assert scores_of_problem([own, other])["v"] == scores_of_problem([own])["v"]
+
+
+def test_blocks_that_read_too_much_to_be_traced_have_the_reuse_of_the_small_ones(one):
+    record = one(executed=counted(100), looped=counted(100))
+    reuse = ReuseCount(64, 16, (0, 0, 32), 8.0)
+    small = replace(record.emulation.launches[0], reuse=reuse)
+    large = replace(small, launch=LaunchRecord((2, 1, 1), (256, 1, 1), 0), executed=counted(1000), reuse=None)
+    emulation = replace(record.emulation, launches=(small,), of_blocks=SampleRecord(record.problem, (large,), 1024))
+    (step,) = _steps(replace(record, emulation=emulation))
+    assert (step.reuse, step.reuse_growth) == (reuse, (1000 / 2) / (100 / 4))
 
 
 def test_stores_grow_with_the_data_where_blocks_compute_beyond_it(one):

@@ -66,12 +66,14 @@ class AccessTrace:
         samples: Addresses of each instruction's first requests.
     """
 
-    def __init__(self, tables: Collection[str] = ()) -> None:
+    def __init__(self, tables: Collection[str] = (), *, scale: int = 1) -> None:
         """Begin a trace.
 
         Args:
             tables: Names of the buffers whose size is the same for all problems.
+            scale: Factor of `MOST_LANES` and `MOST_LINES`.
         """
+        self._most_lanes, self._most_lines = scale * MOST_LANES, scale * MOST_LINES
         self.samples = AccessSamples()
         self._tables, self._table_segments = tables, set[int]()
         self._loads: list[_Noted] = []
@@ -107,7 +109,7 @@ class AccessTrace:
         noted = _Noted(self._group, region.base + offsets, warps, blocks, width)
         (self._loads if verb == "load" else self._stores).append(noted)
         self._lanes += len(offsets)
-        if self._lanes > MOST_LANES:
+        if self._lanes > self._most_lanes:
             raise TraceFull
 
     def counted(self) -> ReuseCount | None:
@@ -115,7 +117,7 @@ class AccessTrace:
         if not self._loads and not self._stores:
             return None
         loads, stores = _joined(self._loads), _joined(self._stores)
-        reused = _reused(loads, self._table_segments)
+        reused = _reused(loads, self._table_segments, self._most_lines)
         read_sectors, used = _filled(loads)
         written_sectors, filled = _filled(stores)
         lonely = used <= SECTOR_BYTES // 2
@@ -200,17 +202,17 @@ class _Reused(NamedTuple):
     table_again: tuple[int, ...] = ()
 
 
-def _reused(loads: _Accesses, table_segments: Collection[int]) -> _Reused:
+def _reused(loads: _Accesses, table_segments: Collection[int], most_lines: int) -> _Reused:
     """Count sectors and lines, and the sectors read again by power of two of their distance."""
     requests, sectors, blocks = _looked_up(loads, SECTOR_BYTES)
     if not len(sectors):
         return _Reused()
     lines = sectors * SECTOR_BYTES // LINE_BYTES
     starts = np.flatnonzero(np.concatenate([[True], (requests[1:] != requests[:-1]) | (lines[1:] != lines[:-1])]))
-    if len(starts) > MOST_LINES:
-        limit = int(starts[MOST_LINES])
+    if len(starts) > most_lines:
+        limit = int(starts[most_lines])
         requests, sectors, lines, blocks = (x[:limit] for x in (requests, sectors, lines, blocks))
-        starts = starts[:MOST_LINES]
+        starts = starts[:most_lines]
     ends = np.append(starts[1:], len(sectors))
     streamed, of_tables = np.zeros(_CLASSES, np.int64), np.zeros(_CLASSES, np.int64)
     stacks: dict[int, _Stack] = {}
