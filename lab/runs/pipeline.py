@@ -38,7 +38,7 @@ from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
 from lab.runs.finals import mark_rows, repeat_winners, time_finalists
 from lab.runs.flow import FlowContext
-from lab.runs.observer import RunObserver, SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.services import Services
@@ -160,7 +160,7 @@ def run(
         MissingToolError: there is no compiler or no disassembler.
         StoreError: the run directory cannot be written, or is in use.
     """
-    observer, services = observer or SilentObserver(), services or Services()
+    observer, services = observer or RunObserver(), services or Services()
     services.prepare()
     if options.measure and services.starts_ahead:
         ahead.prepare()
