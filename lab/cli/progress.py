@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from lab.cli.live.board import Board
-from lab.cli.live.lines import MOST_FAILURES, ProgressLines
+from lab.cli.live.progress_lines import MOST_FAILURES, ProgressLines
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.tune_account import TuneAccount
 from lab.cli.terminal import print_flowing, stderr

@@ -11,7 +11,7 @@ from lab.base.expressions import Scalar
 from lab.emulator.results import AccessPattern, ExecutedCounts, Finding, MemoryCount, ReuseCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
-from lab.measured.cards import CardRecord
+from lab.measured.card_comparison import CardRecord
 from lab.measured.counters import Profile
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import GpuDescription, Kind, Measurement, Merit, Verification

@@ -1,7 +1,7 @@
 """The launches that compute one problem, as used by the emulator, the GPU and the reports.
 
 A variant is a sequence of launches on one stream, mostly of one. Launches of a sequence may share scratch buffers, the
-workspace. `lab.templates.sequence` has the rules by which templates and libraries make these values.
+workspace. `lab.templates.launch_rules` has the rules by which templates and libraries make these values.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Condition, Status, Suspicion
 from lab.report.columns import row as cells_of
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.runs import flow
 from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, RunOutcome, _read, run

@@ -210,7 +210,7 @@ class SetBack:
 def test_a_clock_that_is_set_back_changes_nothing(played, tmp_path, monkeypatch):
     whole = go(played, tmp_path / "whole")
     clock = SetBack()
-    for module in ("lab.stages.facts", "lab.base.lock"):
+    for module in ("lab.stages.run_facts", "lab.base.lock"):
         monkeypatch.setattr(f"{module}.datetime", clock)
     monkeypatch.setattr("time.time", lambda: 2e9 - 3600 * next(clock.hours))
     first = go(played, tmp_path / "out", observer=Impatient(5))

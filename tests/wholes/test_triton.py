@@ -12,7 +12,7 @@ from lab.cli.inspect import inspect_variant, variants
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
-from lab.gpu.device.arguments import marshal
+from lab.gpu.device.packed_arguments import marshal
 from lab.hardware.gpus import gpu_for
 from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
