@@ -46,7 +46,7 @@ from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.templates import front_matter
 from lab.templates.instance import Instance
-from lab.toolchain.cubin.lines import line_table
+from lab.toolchain.cubin.debug_lines import line_table
 from lab.tuning.choose.protocol import candidate
 from lab.tuning.file.load import from_text as read_groups
 

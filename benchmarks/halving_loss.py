@@ -27,8 +27,8 @@ from lab.store import published
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import FinalSizes, TimingStage
 from lab.tuning.choose import halving
-from lab.tuning.file.schema import HalvingModel
-from lab.tuning.file.sizes import Sizes
+from lab.tuning.file.size_lists import Sizes
+from lab.tuning.file.tuning_schema import HalvingModel
 
 Table = Mapping[str, Mapping[Size, Samples]]
 """Samples by kernel and size; a kernel that failed at a size has no samples there."""

@@ -69,17 +69,17 @@ HAND_MADE: tuple[Mistake, ...] = (
     ),
     Mistake(
         "drift is noted within one worker",
-        "lab/runs/baselines.py",
+        "lab/runs/baseline_checks.py",
         "if before == worker or abs(change) <= DRIFT:",
         "if abs(change) <= DRIFT:",
-        "tests/runs/test_baselines.py::test_scatter_within_one_worker_and_other_problems_are_not_drift",
+        "tests/runs/test_baseline_checks.py::test_scatter_within_one_worker_and_other_problems_are_not_drift",
     ),
     Mistake(
         "a killed task is repeated without end",
-        "lab/runs/schedule.py",
+        "lab/runs/task_schedule.py",
         "error.killed and not started.repeated",
         "error.killed",
-        "tests/runs/test_schedule.py::test_a_task_whose_worker_was_killed_runs_once_more_and_no_more",
+        "tests/runs/test_task_schedule.py::test_a_task_whose_worker_was_killed_runs_once_more_and_no_more",
     ),
     Mistake(
         "a killed build is repeated without end",
@@ -104,10 +104,10 @@ HAND_MADE: tuple[Mistake, ...] = (
     ),
     Mistake(
         "the end guard ignores the offset",
-        "lab/templates/mapping/facts.py",
+        "lab/templates/mapping/mapping_facts.py",
         "len(owners) < mapping.offset + mapping.size",
         "len(owners) < mapping.size",
-        "tests/templates/mapping/test_facts.py::test_an_offset_moves_the_end_that_needs_a_guard",
+        "tests/templates/mapping/test_mapping_facts.py::test_an_offset_moves_the_end_that_needs_a_guard",
     ),
     Mistake(
         "a reference is executed again for each variant",
@@ -118,11 +118,11 @@ HAND_MADE: tuple[Mistake, ...] = (
     ),
     Mistake(
         "finished tasks are forgotten",
-        "lab/runs/schedule.py",
+        "lab/runs/task_schedule.py",
         "        if self._remember:\n"
         "            self._answers[started.task.key] = (None if error else future.result(), error)\n",
         "",
-        "tests/runs/test_schedule.py::test_equal_tasks_under_way_run_once_and_later_ones_only_where_they_are_remembered",
+        "tests/runs/test_task_schedule.py::test_equal_tasks_under_way_run_once_and_later_ones_only_where_they_are_remembered",
     ),
     Mistake(
         "emulations of equal tasks are not remembered",

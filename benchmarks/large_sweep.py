@@ -40,7 +40,7 @@ from lab.gpu.process.session import GpuSession
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
 from lab.recorded.run_records import VariantRecord
 from lab.runs import flow, pipeline, recorder, sweep
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.services import Services, draw_report
 from lab.stages import provenance
 from lab.stages.build import BuildFailure, BuildTask, Built, build
@@ -199,7 +199,7 @@ class PlayedSession:
         return JobResult(job.variant, passed, timed, None, BaselineResult("cublas", "libcublas 13"))
 
 
-class Watch(SilentObserver):
+class Watch(RunObserver):
     """Reads the memory whenever a tenth of the variants is finished."""
 
     def __init__(self, variants: int) -> None:

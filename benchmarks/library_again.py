@@ -28,9 +28,9 @@ from lab.store.tuning_model import KernelFacts, LibraryFacts
 from lab.toolchain.select import toolchain
 from lab.tuning import grow
 from lab.tuning.bench import Ledger, PredictedBench
+from lab.tuning.candidate_builds import Kernel, Workshop
 from lab.tuning.choose.protocol import Candidate
 from lab.tuning.file.load import Group, Tuning, load
-from lab.tuning.kernels import Kernel, Workshop
 from lab.tuning.race import TuningContext, final_of
 
 

@@ -21,12 +21,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from lab.experiment.variants import Planned
     from lab.gpu.process.cards import Card
     from lab.recorded.run_records import VariantRecord
+    from lab.runs.observer import RunObserver
 
 SPACE = """question: What are several cards worth?
 operator: gemm
@@ -113,8 +114,9 @@ def sweep(file: Path, folder: Path, cards: Sequence[Card]) -> dict[str, Any]:
     from lab.runs.services import Services  # noqa: PLC0415
 
     stage, began = Stage(), time.perf_counter()
-    services = Services(find_cards=taking(cards))
-    outcome = run(file, RunOptions(output=folder, max_variants=MOST, emulate=False, cluster="local"), stage, services)
+    services, observer = Services(find_cards=taking(cards)), cast("RunObserver", stage)
+    options = RunOptions(output=folder, max_variants=MOST, emulate=False, cluster="local")
+    outcome = run(file, options, observer, services)
     whole = time.perf_counter() - began
     timed = [record for record in outcome.records if record.measurement]
     best = sorted(timed, key=lambda record: -(record.throughput or 0))[:5]

@@ -37,10 +37,10 @@ from published_rows import rows  # the module beside this one
 from lab.base import workers
 from lab.cluster import letters
 from lab.cluster.client import CPU, GPU, SETTINGS, Cluster, connected
-from lab.cluster.identity import Identity
+from lab.cluster.host_version import Identity
 from lab.cluster.letters import Content, Letter
 from lab.cluster.remote import WorkerAnswer
-from lab.runs.schedule import SerialLane, run_lanes
+from lab.runs.task_schedule import SerialLane, run_lanes
 
 TIMING_S = 0.090
 _MOST_READY = 200

@@ -26,6 +26,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from lab.runs.observer import RunObserver
+
 if TYPE_CHECKING:
     from lab.experiment.model import Experiment
     from lab.experiment.space import Point
@@ -52,7 +54,7 @@ search: {{sample: {variants}, prune: {{spills: false, below_prediction: 0, below
 """
 
 
-class Clock:
+class Clock(RunObserver):
     """Notes when the work begins, when the first build and the last record are finished, and when the page is begun."""
 
     def __init__(self) -> None:
@@ -61,37 +63,13 @@ class Clock:
         self.first: float | None = None
         self.page = self.begun
 
-    def planned(self, *_: object) -> None:
-        """The run begins."""
-
-    def resumed(self, *_: object) -> None:
-        """Finished variants are kept."""
-
     def drawing(self) -> None:
         """The report is drawn; the winner was repeated."""
         self.page = time.perf_counter()
 
-    def more(self, *_: object) -> None:
-        """A round of a search begins."""
-
-    def confirming(self) -> None:
-        """The fastest are measured again."""
-
-    def counting(self, *_: object) -> None:
-        """Hardware counters are about to be read; they are not timed."""
-
-    def counted(self, *_: object) -> None:
-        """Hardware counters were read."""
-
     def built(self, *_: object) -> None:
         """A build is finished."""
         self.first = self.first or time.perf_counter()
-
-    def executed(self, *_: object) -> None:
-        """Ignore the emulation of a variant."""
-
-    def noted(self, *_: object) -> None:
-        """There is something to tell the reader of the report."""
 
     def recorded(self, *_: object) -> None:
         """A record is stored."""

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from lab.base import interrupts
 from lab.base.errors import MissingToolError
-from lab.base.machine import fault_of
+from lab.base.machine_errors import fault_of
 from lab.base.terminal import write
 
 

@@ -14,7 +14,7 @@ import lab
 from lab.base.errors import UserError
 from lab.library import dispatch as the_module
 from lab.recorded.run_records import Status
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 
 TEMPLATE = """{#---
 summary: s
@@ -76,7 +76,7 @@ def test_a_run_from_python(experiment, tmp_path):
 
 
 def test_ctrl_c_is_ctrl_c_and_keeps_what_is_finished(experiment, tmp_path):
-    class Impatient(SilentObserver):
+    class Impatient(RunObserver):
         def recorded(self, record):
             raise KeyboardInterrupt
 

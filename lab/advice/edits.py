@@ -17,8 +17,8 @@ from lab.advice.finding import PerformanceFinding, Rule
 from lab.advice.paddings import padded_arrays, pads_of
 from lab.emulator.results import AccessPattern
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, read_kernels
-from lab.isa.cuda.structures import elements_of, read_structures
-from lab.isa.cuda.tree import parse, span, walk, written
+from lab.isa.cuda.struct_declarations import elements_of, read_structures
+from lab.isa.cuda.syntax_tree import parse, span, walk, written
 
 _LOOPS: Final = frozenset({"for_statement", "while_statement", "do_statement"})
 _UNROLL: Final = 4

@@ -24,8 +24,8 @@ from lab.experiment.model import Experiment
 from lab.experiment.schema import PlainFile
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.operators.base import STORED_AS
+from lab.operators.declared.array_files import path_for
 from lab.operators.declared.elements import ELEMENT_TYPES
-from lab.operators.declared.files import path_for
 from lab.operators.declared.foreign import results
 from lab.operators.declared.specification import parse
 from lab.templates.plain.unit import SUFFIXES as SOURCES

@@ -18,7 +18,7 @@ from lab.hardware.calibration import CONSTANTS, Calibration, calibrated, default
 from lab.hardware.gpus import Gpu, from_description, gpu_for, model_of
 from lab.measured.timing import GpuDescription
 from lab.runs.calibration.derive import calibration_of
-from lab.runs.calibration.measure import MOST_SECONDS, measure, measured_before
+from lab.runs.calibration.microbenchmarks import MOST_SECONDS, measure, measured_before
 from lab.runs.services import Services
 
 _REFERENCE = "H200"

@@ -60,8 +60,8 @@ def surroundings(
             )
         yield address, None
         return
+    from lab.cluster.cluster_services import on_cluster
     from lab.cluster.security import way_to
-    from lab.cluster.services import on_cluster
 
     folder = keys or (Path(configuration.keys) if configuration.keys else None)
     way = way_to(address, folder, insecure=insecure or configuration.insecure)

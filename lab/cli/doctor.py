@@ -22,7 +22,7 @@ from typing import Any
 from lab.base.environment import install_command
 from lab.base.errors import UserError
 from lab.gpu.device.describe import cuda_version, id_in_words
-from lab.gpu.device.driver import call
+from lab.gpu.device.driver_bindings import call
 from lab.hardware import calibration
 from lab.toolchain import locate
 from lab.toolchain.cache import default_folder

@@ -30,7 +30,7 @@ from lab.emulator.results import Buffer, Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.machine import on
 from lab.experiment.space import expand
-from lab.experiment.triton import TRITON
+from lab.experiment.triton_entry import TRITON
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.cuda.kernels import SourceKernel

@@ -16,7 +16,7 @@ from lab.base.terminal import write
 if TYPE_CHECKING:
     from lab.base.sizes import Size
     from lab.library.archive import StoredLibrary
-    from lab.library.checked import CheckedSize
+    from lab.library.checked_sizes import CheckedSize
     from lab.library.package import Library
     from lab.templates.launches import Launch
 
@@ -60,9 +60,9 @@ def explain(
 
 def _explained(stored_library: StoredLibrary, size: Size) -> list[str]:
     from lab.base.elements import operations
+    from lab.library.call_factors import host_factors
     from lab.library.calls import launches, sized_form
     from lab.library.expected import expected_ms
-    from lab.library.factors import host_factors
     from lab.library.picking import picked
 
     library = stored_library.library
@@ -156,9 +156,9 @@ def check(
     from lab.library.alignment import VECTOR
     from lab.library.archive import stored
     from lab.store.tuning_model import ProblemType
-    from lab.tuning.check import check as check_on
-    from lab.tuning.file.schema import RandomModel
-    from lab.tuning.file.sizes import drawn, from_csv
+    from lab.tuning.file.size_lists import drawn, from_csv
+    from lab.tuning.file.tuning_schema import RandomModel
+    from lab.tuning.library_check import check as check_on
 
     if cache not in {"auto", "cold", "warm"}:
         raise UserError("unknown L2 state", code="wrong-value", key="--cache", found=cache, accepted="auto, cold, warm")
@@ -201,7 +201,7 @@ def check(
 
 def _tell(rows: list[CheckedSize]) -> int:
     """Print the ratios by layout and class, and the failures; return the number of failures."""
-    from lab.library.checked import summaries
+    from lab.library.checked_sizes import summaries
 
     write(f"{'over cuBLAS':12} {'sizes':>6} {'geo. mean':>10} {'5th pct.':>10} {'worst':>7} {'faster':>7}")
     for stat in summaries(rows):
@@ -220,7 +220,7 @@ def _tell(rows: list[CheckedSize]) -> int:
 
 def _write(rows: list[CheckedSize], folder: Path, title: str) -> None:
     from lab.base.files import write_atomically
-    from lab.library.checked import to_csv
+    from lab.library.checked_sizes import to_csv
     from lab.report.tuning.checked_png import draw
 
     folder.mkdir(parents=True, exist_ok=True)

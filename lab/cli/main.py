@@ -24,7 +24,7 @@ import typer
 
 from lab.base import shipped, terminal
 from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
-from lab.base.machine import fault_of
+from lab.base.machine_errors import fault_of
 from lab.base.terminal import write
 from lab.base.version import VERSION
 from lab.cli import cluster as clusters
@@ -515,7 +515,7 @@ def map_(
 
     from lab.cli.inspect import sizes_of_word
     from lab.cli.tables import print_mapping
-    from lab.templates.mapping.facts import facts
+    from lab.templates.mapping.mapping_facts import facts
     from lab.templates.mapping.scopes import LaunchShape
     from lab.templates.mapping.text import parse
 

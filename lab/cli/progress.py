@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.live import Live
 
 from lab.cli.live.board import Board
-from lab.cli.live.lines import MOST_FAILURES, ProgressLines
+from lab.cli.live.progress_lines import MOST_FAILURES, ProgressLines
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.tune_account import TuneAccount
 from lab.cli.terminal import print_flowing, stderr
 from lab.recorded.run_records import Status, VariantRecord
+from lab.runs.observer import RunObserver
 from lab.store.figures import name_of
 
 if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to import
@@ -89,8 +90,8 @@ class _Progress:
             self._announce("further failures are counted here and listed in the report")
 
 
-class RunProgress(_Progress):
-    """Progress of a run; a `RunObserver`."""
+class RunProgress(_Progress, RunObserver):
+    """Progress of a run."""
 
     def __init__(
         self, console: Console, account: RunAccount | None = None, clock: Callable[[], float] = time.monotonic

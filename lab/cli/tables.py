@@ -16,17 +16,17 @@ from rich.table import Table
 
 from lab.base.expressions import Scalar
 from lab.cli.comparison import VERDICT_STYLES, interval_text
-from lab.cli.figures import shown_figures
 from lab.cli.guesses import PROVISIONAL, summarise
+from lab.cli.table_figures import shown_figures
 from lab.cli.terminal import Text, columns, print_flowing, write
 from lab.measured.timing import Kind
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Status, VariantRecord
 from lab.store import figures
 from lab.store.advice import advice_of
-from lab.store.constants import never_compared
+from lab.store.constant_sources import never_compared
 from lab.store.database import Store
-from lab.store.roles import registers_by_role
+from lab.store.role_figures import registers_by_role
 from lab.store.verdicts import group_reasons, summarise_full_size
 from lab.toolchain.base import title
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.report.tuning.data import Champion
     from lab.runs.compare import Comparison
     from lab.runs.pipeline import RunOutcome
-    from lab.templates.mapping.facts import Facts
+    from lab.templates.mapping.mapping_facts import Facts
     from lab.templates.plain.draft import Guess
     from lab.tuning.run import TuningOutcome
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lab.base.errors import ClusterError, MissingToolError
 from lab.base.executor import WorkerLostError, unpack_error
 from lab.cluster import letters, remote
-from lab.cluster.identity import difference, identity
+from lab.cluster.host_version import difference, identity
 from lab.cluster.letters import Content, Letter
 from lab.cluster.remote import Lack, WorkerAnswer
 

@@ -22,7 +22,7 @@ from lab.base.errors import MissingToolError
 from lab.base.executor import PackedError, ProcessExecutor, pack_error
 from lab.cluster import letters
 from lab.cluster.contents import Contents
-from lab.cluster.identity import Identity, identity
+from lab.cluster.host_version import Identity, identity
 from lab.cluster.letters import Content, Letter
 from lab.gpu.device import describe
 from lab.gpu.device.backend import Backend

@@ -17,10 +17,10 @@ from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.plain import plain_kernel
+from lab.experiment.plain_checks import Reading, check_names
 from lab.experiment.problems import ProblemCase
-from lab.experiment.reading import Reading, check_names
 from lab.experiment.schema import KernelModel, Passed
-from lab.experiment.triton import is_triton, triton_kernel
+from lab.experiment.triton_entry import is_triton, triton_kernel
 from lab.operators.base import Offered, Problem
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ELEMENT_TYPES

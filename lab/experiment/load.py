@@ -17,10 +17,10 @@ from lab.experiment.beside import Cases, offered, own_kernel
 from lab.experiment.machine import FACTS
 from lab.experiment.model import Experiment, KernelEntry, compiler_of
 from lab.experiment.plain import check_quotes, plain_kernel
+from lab.experiment.plain_checks import PlainReading, check_emulated
 from lab.experiment.problems import ProblemCase, problems, values_of
-from lab.experiment.reading import PlainReading, check_emulated
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile, SearchModel
-from lab.experiment.triton import TRITON, is_triton, triton_kernel
+from lab.experiment.triton_entry import TRITON, is_triton, triton_kernel
 from lab.hardware.gpus import gpu_for
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator

@@ -18,7 +18,7 @@ from lab.base.expressions import Scalar, names_in
 from lab.base.structures import structure_of
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
-from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
+from lab.experiment.plain_checks import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
 from lab.experiment.schema import KernelModel, PlainFile, PlainLaunch, Sizes
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.isa.cuda.names import expected_macros, used_names
@@ -28,11 +28,11 @@ from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.mapped import MappedView
 from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import TENSOR_MAP, FrontMatter, LaunchDeclaration, Parameter, TensorMapDeclaration
+from lab.templates.launch_rules import BRACES, CARVEOUTS
 from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.plain.unit import SUFFIXES as SOURCES
-from lab.templates.sequence import BRACES, CARVEOUTS
 from lab.toolchain.includes import Tree, gather, inlined
 
 PTX = ".ptx"

@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import overload
 
 from lab.base.errors import UserError, did_you_mean
-from lab.base.texts import PackedText, TextPacker
+from lab.base.text_compression import PackedText, TextPacker
 from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import OWN_TOOLCHAINS, Experiment, KernelEntry
 from lab.experiment.space import Point
-from lab.experiment.triton import divisible, ones
+from lab.experiment.triton_entry import divisible, ones
 from lab.operators.declared.operator import Declared
 from lab.templates.front_matter import Template
 from lab.templates.instance import Instance, sources

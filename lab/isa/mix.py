@@ -10,9 +10,9 @@ from typing import Final
 
 from lab.isa.cfg import ControlFlow, control_flow
 from lab.isa.classes import load_bytes
-from lab.isa.copies import is_group, passes_ahead
 from lab.isa.loops import Loop, hot_loop, natural_loops, own_instructions
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
+from lab.isa.prefetch_distance import is_group, passes_ahead
 from lab.isa.roles import WarpRole, warp_roles
 from lab.isa.sass.asides import asides
 
@@ -124,7 +124,7 @@ class LoopMix:
         live_registers: SASS: peak live general-purpose registers in the body; None in PTX.
         aside: SASS: number of single-warp and spin instructions in the body (`lab.isa.sass.asides`).
         copies_ahead: PTX: iterations between issuing `cp.async` copies and waiting for them
-            (`lab.isa.copies.passes_ahead`); None without such copies, and in older records.
+            (`lab.isa.prefetch_distance.passes_ahead`); None without such copies, and in older records.
     """
 
     label: str

@@ -1,8 +1,8 @@
 """Code reachable by warps between two cut points, along paths whose guards do not contradict each other.
 
 A path records the outcome of every guard it passes. Guards whose condition has one value throughout
-(`lab.isa.conditions`) decide later guards with the same condition, so a kernel may split its warps by role, join them
-at a barrier, and split them again.
+(`lab.isa.invariant_predicates`) decide later guards with the same condition, so a kernel may split its warps by role,
+join them at a barrier, and split them again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from lab.isa.cfg import ROOT, ControlFlow
-from lab.isa.conditions import conditions
+from lab.isa.invariant_predicates import conditions
 from lab.isa.model import Function, Instruction
 
 _Facts = frozenset[tuple[str, bool]]

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from lab.isa.cfg import ControlFlow
-from lab.isa.conditions import names
+from lab.isa.invariant_predicates import names
 from lab.isa.model import Function, Instruction, InstructionClass
 from lab.isa.paths import Paths
 from lab.isa.ptx.constants import integer

@@ -21,8 +21,8 @@ from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryMap
 from lab.library.picking import pick, possible
 from lab.library.scalars import is_element
 from lab.templates.front_matter import TENSOR_MAP
+from lab.templates.launch_rules import Scope, resolved
 from lab.templates.launches import Launch, Launches, ResidentGrid
-from lab.templates.sequence import Scope, resolved
 
 _POINTER_ALIGNMENT = 16
 """Alignment of A, B and C in bytes: the widest load of a kernel, required by tensor maps as well."""

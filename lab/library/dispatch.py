@@ -23,6 +23,7 @@ from typing import Any
 from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
 from lab.library.archive import StoredLibrary, stored
+from lab.library.call_factors import GpuFactors, gpu_factors, host_factors, host_numbers
 from lab.library.calls import (
     CallForm,
     CallPlan,
@@ -35,7 +36,6 @@ from lab.library.calls import (
 )
 from lab.library.combine import combine_ptx, product_form
 from lab.library.driver import LEGACY_STREAM
-from lab.library.factors import GpuFactors, gpu_factors, host_factors, host_numbers
 from lab.library.operands import Form, Operand, operand, stream_handle
 from lab.library.package import FACTORS, POINTERS, Library
 from lab.library.picking import picked

@@ -174,7 +174,8 @@ class Stair:
         at_once: Blocks that an SM holds.
         cluster: Blocks of a cluster.
         takes: From sizes to whether the kernel computes each; None for one that computes all.
-        others: From sizes to the launches beside the product (`lab.library.arrays.others`), n x 2; None for none.
+        others: From sizes to the launches beside the product (`lab.library.batch_expressions.others`), n x 2; None for
+            none.
     """
 
     blocks: Callable[[_Sizes], NDArray[np.int64]]

@@ -21,7 +21,7 @@ from lab.library.alignment import Alignment
 from lab.library.grid import Loss
 from lab.library.tree import Logic
 from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
-from lab.templates.sequence import DeclaredBuffer, DeclaredLaunch, LaunchCondition
+from lab.templates.launch_rules import DeclaredBuffer, DeclaredLaunch, LaunchCondition
 
 SCHEMA = 4
 """Version of the JSON schema that is written."""
@@ -142,7 +142,7 @@ class LibraryKernel:
 
     @property
     def declared(self) -> tuple[DeclaredLaunch, ...]:
-        """The launches in the form that `lab.templates.sequence` resolves."""
+        """The launches in the form that `lab.templates.launch_rules` resolves."""
         return tuple(
             DeclaredLaunch(
                 launch.entry,
@@ -158,7 +158,7 @@ class LibraryKernel:
 
     @property
     def buffers(self) -> tuple[DeclaredBuffer, ...]:
-        """The workspace in the form that `lab.templates.sequence` resolves."""
+        """The workspace in the form that `lab.templates.launch_rules` resolves."""
         return tuple(
             DeclaredBuffer(buffer.name, buffer.dtype, buffer.elements, buffer.zero) for buffer in self.workspace
         )

@@ -21,8 +21,7 @@ from lab.library.package import BATCH_SIZES, FACTORS, SIZES, LibraryBuffer, Libr
 from lab.operators.gemm import GemmProblem
 from lab.templates.front_matter import TENSOR_MAP, Template
 from lab.templates.instance import Instance
-from lab.templates.launches import RESIDENT_BLOCKS
-from lab.templates.sequence import (
+from lab.templates.launch_rules import (
     CARVEOUTS,
     DeclaredLaunch,
     Expression,
@@ -33,6 +32,7 @@ from lab.templates.sequence import (
     without,
     xyz,
 )
+from lab.templates.launches import RESIDENT_BLOCKS
 
 _MATRIX = 2
 """Number of dimensions of a library's tensor maps."""

@@ -56,7 +56,7 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
-from lab.operators.paged import Draw, blank, block_of, normal, paged_lines, stream
+from lab.operators.paged_inputs import Draw, blank, block_of, normal, paged_lines, stream
 from lab.operators.stored import drawn, empty, parts, stored, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")

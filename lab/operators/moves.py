@@ -19,7 +19,7 @@ from lab.operators.boxes import Index
 from lab.operators.chosen import expected_of, verify_chosen
 from lab.operators.indexed import IndexedInputs, gather
 from lab.operators.matrices import check_elements, check_leading, laid_out, matrix, padded, stray_write, worst_element
-from lab.operators.paged import blank, normal, paged_lines
+from lab.operators.paged_inputs import blank, normal, paged_lines
 
 
 class MoveProblem(Problem):

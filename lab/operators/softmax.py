@@ -21,7 +21,7 @@ from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
 from lab.operators.boxes import Index
 from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import check_leading
-from lab.operators.paged import blank, block_of, normal, paged_lines
+from lab.operators.paged_inputs import blank, block_of, normal, paged_lines
 from lab.operators.rows import RowOperator, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 

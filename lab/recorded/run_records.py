@@ -11,12 +11,12 @@ from lab.base.expressions import Scalar
 from lab.emulator.results import AccessPattern, ExecutedCounts, Finding, MemoryCount, ReuseCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
-from lab.measured.cards import CardRecord
+from lab.measured.card_comparison import CardRecord
 from lab.measured.counters import Profile
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import GpuDescription, Kind, Measurement, Merit, Verification
 from lab.recorded.predictions import Estimate, Prediction
-from lab.toolchain.base import Resources
+from lab.toolchain.base import CompiledLaunch, Resources
 
 
 class Status(StrEnum):
@@ -66,8 +66,7 @@ class BuildRecord:
         disassembler: Version of nvdisasm.
         symbols: Kernels whose symbol is not the name that the experiment launches, as of C++: `add<float>` to
             `_Z3addIfEvPT_`.
-        launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`,
-            `cluster`, `hidden_pointers` and `scratch_bytes`.
+        launch: What the compiler fixes about launches, as Triton's does.
         warnings: Of the compiler, without names that are never used, and of lab on the source: a line each, with place.
         lacking: Why there is no SASS, with the package that lists it; empty where there is.
     """
@@ -81,7 +80,7 @@ class BuildRecord:
     cached: bool
     disassembler: str
     symbols: Mapping[str, str] = field(default_factory=dict)
-    launch: Mapping[str, int] = field(default_factory=dict)
+    launch: CompiledLaunch = field(default_factory=CompiledLaunch)
     warnings: tuple[str, ...] = ()
     lacking: str = ""
 

@@ -1,5 +1,5 @@
 """Records to pages: HTML, PNG, CSV and JSON. The report reads the store and never runs anything.
 
 Modules that other rooms import: `analysis`, `aside`, `columns`, `page.csp`, `page.page`, `rank_correlation`, `ranking`,
-`registry.registry`, `render`, `tuning.checked_png`, `tuning.data`, `tuning.render`.
+`registry.run_columns`, `render`, `tuning.checked_png`, `tuning.data`, `tuning.render`.
 """

@@ -16,16 +16,16 @@ from lab.report.facts import repeatability, traffic, winners
 from lab.report.facts.agreement import Agreement, agreements
 from lab.report.facts.answer import Answer, answer
 from lab.report.facts.compilers import Compilers, compilers
+from lab.report.facts.curve_explanation import CurveExplanation, explain
 from lab.report.facts.curves import Curve, curve
 from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
-from lab.report.facts.explain import CurveExplanation, explain
 from lab.report.facts.lead import lead
 from lab.report.facts.link import MixLink, link
 from lab.report.facts.paired import ParameterEffect, headline_change, parameter_effects
 from lab.report.facts.searching import SearchPath, search_path
 from lab.report.facts.strays import Stray, strays
-from lab.report.registry.registry import columns_for
-from lab.report.variant.executed import difference
+from lab.report.registry.run_columns import columns_for
+from lab.report.variant.executed_counts import difference
 from lab.store import figures
 from lab.store.database import Store
 from lab.store.figures import Basis, Response, response_of

@@ -9,7 +9,7 @@ from typing import Any
 from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.analysis import brief_answer
 from lab.report.columns import row
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.store import figures
 
 

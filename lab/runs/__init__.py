@@ -1,5 +1,5 @@
 """Run experiments: scheduler, flow of one variant, search, comparison and repetition.
 
-Modules that other rooms import: `calibration.derive`, `calibration.measure`, `compare`, `flow`, `frame`, `observer`,
-`pipeline`, `reference`, `repeat`, `services`.
+Modules that other rooms import: `calibration.derive`, `calibration.microbenchmarks`, `compare`, `flow`, `frame`,
+`observer`, `pipeline`, `reference`, `repeat`, `services`.
 """

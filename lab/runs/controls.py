@@ -19,7 +19,7 @@ from lab.base.errors import MissingToolError
 from lab.experiment.space import Point
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, Policy
-from lab.measured.cards import SLOWDOWNS, CardRecord, ControlTiming, standing
+from lab.measured.card_comparison import SLOWDOWNS, CardRecord, ControlTiming, standing
 from lab.measured.timing import Measurement
 from lab.search.pruning import Group
 

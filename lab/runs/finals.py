@@ -14,7 +14,7 @@ from lab.base import interrupts
 from lab.experiment.variants import Plan
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, JobResult, Policy
-from lab.measured.cards import LIMIT, CardRecord
+from lab.measured.card_comparison import LIMIT, CardRecord
 from lab.measured.timing import EarlierTiming, Measurement, Samples
 from lab.recorded.run_records import VariantRecord
 from lab.runs import flow

@@ -19,7 +19,7 @@ from typing import Any, Final
 from lab.base.errors import ClusterError, UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
-from lab.base.machine import fault_of
+from lab.base.machine_errors import fault_of
 from lab.base.structures import is_structure, members_of
 from lab.emulator.results import FindingKind
 from lab.experiment.model import Experiment
@@ -41,8 +41,8 @@ from lab.operators.foreign import Described, ForeignOperator
 from lab.predict.schedulers.estimate import Pace
 from lab.recorded.run_records import EmulationRecord, VariantRecord
 from lab.runs.reference import ReferenceVariant
-from lab.runs.samples import aligned_as, congruent, filled, others, smaller_sizes
-from lab.runs.schedule import LaneTask
+from lab.runs.sample_sizes import aligned_as, congruent, filled, others, smaller_sizes
+from lab.runs.task_schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
 from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, Sample, not_executed
@@ -376,8 +376,8 @@ def _halved(context: FlowContext, variant: InspectedVariant, emulated: Problem) 
     """Return the emulated problem with one size halved, for each size smaller than the real one.
 
     Each is followed by alternatives, in case the kernel does not support it, and to tell sums of powers from a
-    power (`lab.runs.samples.others`). At the end all sizes are changed at once. Kernels that declare operations need
-    none of these: the operations say how their work grows.
+    power (`lab.runs.sample_sizes.others`). At the end all sizes are changed at once. Kernels that declare operations
+    need none of these: the operations say how their work grows.
     """
     computed = context.experiment.operator
     if not isinstance(computed, Declared) or computed.merit is Merit.TFLOPS or variant.planned.position % _HALVED_EVERY:

@@ -13,7 +13,7 @@ from lab.base.errors import UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.report.columns import Column, Value, row
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.runs.pipeline import RunOutcome
 from lab.runs.shortlist import Shortlist, as_html, as_text, shortlist, variants_beginning
 from lab.store.database import Store

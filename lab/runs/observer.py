@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from lab.experiment.model import Experiment
-from lab.experiment.space import Expansion
-from lab.experiment.variants import Planned
-from lab.recorded.run_records import VariantRecord
-from lab.stages.build import BuildFailure, Built
+if TYPE_CHECKING:  # the stages, whose values are passed here, take seconds to import
+    from lab.experiment.model import Experiment
+    from lab.experiment.space import Expansion
+    from lab.experiment.variants import Planned
+    from lab.recorded.run_records import VariantRecord
+    from lab.stages.build import BuildFailure, Built
 
 
-class RunObserver(Protocol):
-    """Receiver of a run's progress, called in the main thread; an error it raises ends the run."""
+class RunObserver:
+    """Receiver of a run's progress, called in the main thread; an error it raises ends the run.
+
+    It ignores everything; subclasses override what they show.
+    """
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """Report the number of variants; `gpu` is the GPU's name, or why none is used."""
@@ -46,40 +50,3 @@ class RunObserver(Protocol):
 
     def counted(self, variants: int) -> None:
         """Report that the hardware counters of `variants` more variants were read."""
-
-
-class SilentObserver:
-    """A `RunObserver` that ignores everything; subclasses override what they show."""
-
-    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
-        """Show nothing."""
-
-    def resumed(self, finished: int) -> None:
-        """Show nothing."""
-
-    def drawing(self) -> None:
-        """Show nothing."""
-
-    def more(self, variants: int) -> None:
-        """Show nothing."""
-
-    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
-        """Show nothing."""
-
-    def executed(self, record: VariantRecord) -> None:
-        """Show nothing."""
-
-    def noted(self, sentence: str) -> None:
-        """Show nothing."""
-
-    def recorded(self, record: VariantRecord) -> None:
-        """Show nothing."""
-
-    def confirming(self) -> None:
-        """Show nothing."""
-
-    def counting(self, variants: int) -> None:
-        """Show nothing."""
-
-    def counted(self, variants: int) -> None:
-        """Show nothing."""

@@ -27,25 +27,25 @@ from lab.gpu.process import ahead
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.calibration import in_use
 from lab.hardware.gpus import ambiguity, gpu_for, runs_on
-from lab.measured.cards import ControlTiming
+from lab.measured.card_comparison import ControlTiming
 from lab.measured.timing import GpuDescription
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.runs import flow
 from lab.runs.ahead import Drawer, drawer
-from lab.runs.baselines import BaselineWatch
+from lab.runs.baseline_checks import BaselineWatch
 from lab.runs.controls import Controls, notes_on
-from lab.runs.counters import count
+from lab.runs.counter_reading import count
 from lab.runs.finals import mark_rows, repeat_winners, time_finalists
 from lab.runs.flow import FlowContext
-from lab.runs.observer import RunObserver, SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
 from lab.search.pruning import Pruner, leaders
-from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
+from lab.stages.run_facts import facts_of
 from lab.store.database import Store, stored_records
 from lab.store.previous import keep, kept
 from lab.store.resume import differing
@@ -160,7 +160,7 @@ def run(
         MissingToolError: there is no compiler or no disassembler.
         StoreError: the run directory cannot be written, or is in use.
     """
-    observer, services = observer or SilentObserver(), services or Services()
+    observer, services = observer or RunObserver(), services or Services()
     services.prepare()
     if options.measure and services.starts_ahead:
         ahead.prepare()

@@ -1,7 +1,7 @@
 """Run many variants through the stages: builds and emulations on the executor, the GPU beside them.
 
 Variants are built on all cores, a few ahead of what comes next; the GPU takes what is ready; a record is written as
-soon as its variant is finished. `lab.runs.flow` decides what follows for a variant, `lab.runs.schedule` when.
+soon as its variant is finished. `lab.runs.flow` decides what follows for a variant, `lab.runs.task_schedule` when.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, Policy
 from lab.recorded.run_records import Status, VariantRecord
 from lab.runs import flow
-from lab.runs.baselines import BaselineWatch
+from lab.runs.baseline_checks import BaselineWatch
 from lab.runs.controls import Controls
 from lab.runs.flow import FlowContext, InspectedVariant, NextStep
 from lab.runs.recorder import Recorder
-from lab.runs.schedule import OrderGate, SerialLane, TaskLane, run_lanes
+from lab.runs.task_schedule import OrderGate, SerialLane, TaskLane, run_lanes
 from lab.search.pruning import Pruning, group_of
 from lab.stages import provenance
 from lab.stages import record as records

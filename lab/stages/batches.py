@@ -15,7 +15,7 @@ from typing import Any
 from lab.base import interrupts
 from lab.base.errors import LabError
 from lab.base.executor import Executor, WorkerLostError
-from lab.base.machine import fault_of
+from lab.base.machine_errors import fault_of
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 
 BUILD_TIMEOUT_S = 300.0
@@ -84,7 +84,7 @@ class _Wanted:
 
 
 class BuildQueue:
-    """Queued and running builds; a lane of the scheduler in `lab.runs.schedule`.
+    """Queued and running builds; a lane of the scheduler in `lab.runs.task_schedule`.
 
     Identical tasks that are under way at the same time are built once.
     """

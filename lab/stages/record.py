@@ -149,9 +149,9 @@ def resident_blocks(
 def _meeting(planned: Planned, built_launch: BuiltLaunch, ptx: str) -> BuiltLaunch:
     """Record which kernels have a grid-wide barrier."""
     waiting = grid_sync_entries(ptx)
-    entries = enumerate(planned.launches.entries)
-    places = sum(1 << place for place, entry in entries if built_launch.symbols.get(entry, entry) in waiting)
-    return replace(built_launch, decided={**built_launch.decided, "grid_syncs": places}) if places else built_launch
+    entries = planned.launches.entries
+    grid_syncs = tuple(entry for entry in entries if built_launch.symbols.get(entry, entry) in waiting)
+    return replace(built_launch, fixed=replace(built_launch.fixed, grid_syncs=grid_syncs))
 
 
 def _launched(planned: Planned, built_launch: BuiltLaunch) -> Planned:
@@ -218,7 +218,7 @@ def inspected(
             version=outcome.build.version,
             command=outcome.build.command,
             symbols=dict(planned.known.symbols),
-            launch=dict(planned.known.decided),
+            launch=planned.known.fixed,
             resources=_largest([outcome.build.resources[entry] for entry in planned.launched.entries]),
             sass_sha256=outcome.sass_sha256,
             seconds=outcome.build.seconds,

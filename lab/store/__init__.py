@@ -13,7 +13,7 @@ is there afterwards. SQLite serves better than a file that grows: it recovers by
 thousand without the others. A variant's files are written before its record, and `provenance.json`, which holds the
 sizes of the others, is the last of them: so a record whose files were lost in a power failure is recognised.
 
-Modules that other rooms import: `advice`, `codec`, `constants`, `database`, `decoding`, `figures`, `lean`, `memo`,
-`previous`, `published`, `record_files`, `resume`, `roles`, `tensor`, `tuned`, `tuning`, `tuning_model`, `verdicts`,
-`writer`.
+Modules that other rooms import: `advice`, `codec`, `constant_sources`, `database`, `decoding`, `figures`, `lean`,
+`matrix_traffic`, `memo`, `previous`, `published`, `record_files`, `resume`, `role_figures`, `tuned`, `tuning`,
+`tuning_model`, `verdicts`, `writer`.
 """

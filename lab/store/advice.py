@@ -14,7 +14,7 @@ from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.lines import LineTable
 from lab.isa.sass.module import read_sass
 from lab.recorded.run_records import VariantRecord
-from lab.toolchain.cubin.lines import line_table
+from lab.toolchain.cubin.debug_lines import line_table
 
 
 def advice_of(folder: Folder, record: VariantRecord) -> Advice:

@@ -25,7 +25,7 @@ from lab.base.errors import StoreError
 from lab.base.folder import Folder
 from lab.base.lock import Lock
 from lab.store.decoding import decode
-from lab.store.schema import SCHEMA, check_schema
+from lab.store.store_schema import SCHEMA, check_schema
 
 
 def _checked_state(state: dict[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.store.codec import REPEAT, RUN, VARIANT, record_to_text
 from lab.store.database import PROVENANCE, Store
 from lab.store.decoding import plain, validate
-from lab.store.schema import SCHEMA, check_schema
+from lab.store.store_schema import SCHEMA, check_schema
 from lab.store.tuning import CUTS, FACTS, STEPS, TuningStore
 from lab.store.tuning_model import KernelFacts, Timed, TimingStage
 

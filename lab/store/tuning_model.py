@@ -10,7 +10,7 @@ from enum import StrEnum
 from lab.base.expressions import Scalar
 from lab.base.sizes import AXES, BATCH_AXES, Size
 from lab.library.grid import Loss
-from lab.measured.cards import CardRecord
+from lab.measured.card_comparison import CardRecord
 from lab.measured.timing import GpuDescription, Kind, Samples
 
 CUBLAS = "cublas"

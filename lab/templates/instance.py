@@ -14,11 +14,11 @@ from lab.base.yamlfile import Key
 from lab.hardware.encodedmaps import DATA_TYPES
 from lab.hardware.tensormaps import SWIZZLES, PixelBox, TensorMap
 from lab.templates.front_matter import C_TYPES, NO_VALUE, TENSOR_MAP, Requirement, Template
+from lab.templates.launch_rules import Scope, buffers, declared, resolved
 from lab.templates.launches import ConstantValue, Launches
 from lab.templates.plain.bound import BoundArgument, Source, passed
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.rendering import RenderRequest, renderer
-from lab.templates.sequence import Scope, buffers, declared, resolved
 from lab.templates.values import EinsumFacts
 
 _MOST_EXTENT = 2**63
@@ -140,7 +140,7 @@ class Instance:
 
     @cached_property
     def launches(self) -> Launches:
-        """Entry points, geometry, arguments, workspace and tensor maps, by the rules of `lab.templates.sequence`.
+        """Entry points, geometry, arguments, workspace and tensor maps, by the rules of `lab.templates.launch_rules`.
 
         Raises:
             UserError: An expression of the front matter fails, or its result is not a legal launch.

@@ -1,7 +1,7 @@
 """The launches that compute one problem, as used by the emulator, the GPU and the reports.
 
 A variant is a sequence of launches on one stream, mostly of one. Launches of a sequence may share scratch buffers, the
-workspace. `lab.templates.sequence` has the rules by which templates and libraries make these values.
+workspace. `lab.templates.launch_rules` has the rules by which templates and libraries make these values.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.hardware.tensormaps import TensorMap
 from lab.operators.base import STORED_AS, Array, Inputs
+from lab.toolchain.base import CompiledLaunch
 
 NULL = "null*"
 """Type of an argument added by the compiler, which gets a null pointer."""
@@ -105,7 +106,7 @@ class _Made(Protocol):
     def symbols(self) -> Mapping[str, str]: ...
 
     @property
-    def launch(self) -> Mapping[str, int]: ...
+    def launch(self) -> CompiledLaunch: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,62 +169,57 @@ class BuiltLaunch:
     Attributes:
         symbols: Entry points whose symbol in the machine code is another, as C++ names are; and variables in constant
             memory.
-        decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
-            that share the work of one block of the declared grid, `hidden_pointers`, arguments behind the kernel's own,
-            `scratch_bytes` of global memory for each block, to which the first of these points,
-            `absent_arguments`, the sum of 2 to the power of each place whose argument the machine code has as a
-            constant, and `grid_syncs`, the same sum of the places in `Launches.entries` whose kernel waits for its
-            whole grid. Empty where it leaves all of that to the program, as CUDA's compilers mostly do.
+        fixed: What the compiler fixes.
         residency: For grids that depend on it; None where no grid does.
     """
 
     symbols: Mapping[str, str] = field(default_factory=dict)
-    decided: Mapping[str, int] = field(default_factory=dict)
+    fixed: CompiledLaunch = field(default_factory=CompiledLaunch)
     residency: Residency | None = None
 
     @classmethod
     def of(cls, build: _Made | None, residency: Residency | None = None) -> Self:
         """Return the facts of a build or its record; empty without one."""
-        return cls() if build is None else cls(dict(build.symbols), dict(build.launch), residency)
+        return cls() if build is None else cls(dict(build.symbols), build.launch, residency)
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
         """Arguments added by the compiler."""
-        pointers = [(f"hidden {i}", NULL) for i in range(self.decided.get("hidden_pointers", 0))]
-        scratch = [(_SCRATCH, "uint8*")] if self.decided.get("scratch_bytes") else []
+        pointers = [(f"hidden {i}", NULL) for i in range(self.fixed.hidden_pointers)]
+        scratch = [(_SCRATCH, "uint8*")] if self.fixed.scratch_bytes else []
         return (*scratch, *pointers[len(scratch) :])
 
     def passed(self, arguments: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """Return the arguments of a kernel that a launch passes."""
-        absent = self.decided.get("absent_arguments", 0)
-        return tuple(argument for place, argument in enumerate(arguments) if not absent >> place & 1)
+        absent = self.fixed.absent_arguments
+        return tuple(argument for position, argument in enumerate(arguments) if position not in absent)
 
     def scratch(self, steps: Iterable[Launch]) -> tuple[Workspace, ...]:
         """Return the compiler's scratch memory for the blocks of the actual launches; empty if it needs none."""
-        bytes_per_block = self.decided.get("scratch_bytes", 0)
+        bytes_per_block = self.fixed.scratch_bytes
         blocks = max(math.prod(step.grid) for step in steps)
         return (Workspace(_SCRATCH, "uint8", bytes_per_block * blocks),) if bytes_per_block else ()
 
     def of_launch(self, launch: Launch) -> Launch:
-        """Return the actual launch, with what the build has decided.
+        """Return the actual launch, with what the compiler has fixed.
 
         Raises:
             UserError: Its grid depends on the occupancy, and is no legal grid.
         """
-        threads, cluster = self.decided.get("threads"), self.decided.get("cluster", 1)
+        fixed, shared = self.fixed, self.fixed.dynamic_shared_bytes
         built = replace(
             launch,
             entry=self.symbols.get(launch.entry, launch.entry),
-            block=launch.block if threads is None else (threads, 1, 1),
-            dynamic_shared_bytes=self.decided.get("dynamic_shared_bytes", launch.dynamic_shared_bytes),
+            block=launch.block if fixed.threads is None else (fixed.threads, 1, 1),
+            dynamic_shared_bytes=launch.dynamic_shared_bytes if shared is None else shared,
             arguments=(*self.passed(launch.arguments), *self.hidden),
         )
         if launch.resident_grid is not None and self.residency is not None:
             # a declared grid counts clusters where the compiler makes them
-            grid = launch.resident_grid.of(max(1, self.residency.blocks(built, cluster) // cluster))
+            grid = launch.resident_grid.of(max(1, self.residency.blocks(built, fixed.cluster) // fixed.cluster))
             built = replace(built, grid=grid, resident_grid=None)
         x, y, z = built.grid
-        return replace(built, grid=(x * cluster, y, z))
+        return replace(built, grid=(x * fixed.cluster, y, z))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +255,8 @@ class Launches:
         Raises:
             UserError: A grid depends on the occupancy, and is no legal grid.
         """
-        meeting = build.decided.get("grid_syncs", 0)
         steps = tuple(
-            replace(build.of_launch(step), cooperative=bool(meeting >> self.entries.index(step.entry) & 1))
-            for step in self.steps
+            replace(build.of_launch(step), cooperative=step.entry in build.fixed.grid_syncs) for step in self.steps
         )
         return replace(
             self,

@@ -11,7 +11,7 @@ from lab.base.errors import UserError
 from lab.base.facts import Count, FactValue, OperandError, Text, Value
 from lab.operators import einsum
 from lab.operators.einsum import Einsum
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.mapping_model import ThreadMapping
 from lab.templates.mapping.text import parse
 
 _MOST_WORDS = 1000
@@ -100,7 +100,7 @@ def _code(text: str) -> str:
 
 
 class MappingFacts(FactValue):
-    """A mapping of threads to data (`lab.templates.mapping.model.ThreadMapping`)."""
+    """A mapping of threads to data (`lab.templates.mapping.mapping_model.ThreadMapping`)."""
 
     __slots__ = ()
     kind: ClassVar[str] = "mapping"

@@ -77,6 +77,29 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledLaunch:
+    """Launch parameters that a compiler fixes, as Triton does. CUDA's compilers leave them to the program.
+
+    Attributes:
+        threads: Threads per block; None if the program chooses.
+        dynamic_shared_bytes: Dynamic shared memory per block; None if the program chooses.
+        cluster: Blocks per cluster, which share the work of one block of the declared grid.
+        hidden_pointers: Pointers that follow the kernel's own arguments.
+        scratch_bytes: Global memory per block, to which the first of the hidden pointers points; 0 for none.
+        absent_arguments: Positions of the declared arguments that are constants in the machine code.
+        grid_syncs: Declared entry points whose kernel has a grid-wide barrier.
+    """
+
+    threads: int | None = None
+    dynamic_shared_bytes: int | None = None
+    cluster: int = 1
+    hidden_pointers: int = 0
+    scratch_bytes: int = 0
+    absent_arguments: tuple[int, ...] = ()
+    grid_syncs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Build:
     """The result of compiling one request. Its cubin is the one that runs.
 
@@ -92,7 +115,7 @@ class Build:
         seconds: Wall-clock time of compiling; for a cached build, that of the original compilation.
         symbols: The symbol of each kernel that the request lists, by its expression, and of each variable in constant
             memory, by its name.
-        launch: Launch parameters that the compiler fixes, by name; empty if it fixes none.
+        launch: What the compiler fixes about launches.
     """
 
     ptx: str
@@ -105,7 +128,7 @@ class Build:
     arch: str
     seconds: float
     symbols: dict[str, str] = field(default_factory=dict)
-    launch: dict[str, int] = field(default_factory=dict)
+    launch: CompiledLaunch = field(default_factory=CompiledLaunch)
 
 
 @dataclass(frozen=True, slots=True)

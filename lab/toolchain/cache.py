@@ -29,9 +29,9 @@ from typing import Any
 import platformdirs
 
 from lab.isa.sass.lines import LineTable
-from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
+from lab.toolchain.base import Build, CompiledLaunch, CompileRequest, Disassembly, Resources, Toolchain
 
-SCHEMA = 7
+SCHEMA = 8
 """Incremented when the shape of an entry, the output of a toolchain, or the layout of listings changes."""
 MAX_BYTES = 2 * 1024**3
 JOURNAL = "written"
@@ -199,6 +199,9 @@ def _build_of(value: dict[str, Any]) -> tuple[Build, Disassembly] | None:
         fields = value["build"]
         fields["cubin"] = base64.b64decode(fields["cubin"])
         fields["resources"] = {name: Resources(**used) for name, used in fields["resources"].items()}
+        launch = fields["launch"]
+        launch |= {name: tuple(launch[name]) for name in ("absent_arguments", "grid_syncs")}  # JSON has lists
+        fields["launch"] = CompiledLaunch(**launch)
         return Build(**fields), _disassembly(value["disassembly"])
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
         return None  # undamaged, but of another shape: another version of this program wrote it

@@ -14,12 +14,12 @@ from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.cache import Flush
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
-from lab.measured.cards import CardRecord, ControlTiming, standing
+from lab.measured.card_comparison import CardRecord, ControlTiming, standing
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
-from lab.tuning.file.schema import TimingModel
-from lab.tuning.kernels import Kernel
+from lab.tuning.candidate_builds import Kernel
+from lab.tuning.file.tuning_schema import TimingModel
 from lab.tuning.product import product
 
 _WHOLE = 8

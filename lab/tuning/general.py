@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.sizes import Size
-from lab.library.arrays import takes
+from lab.library.batch_expressions import takes
 from lab.library.grid import Floats, Grid
 from lab.library.package import LibraryKernel
 from lab.library.tree import Logic

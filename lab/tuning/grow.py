@@ -14,7 +14,7 @@ from lab.base.folder import Folder
 from lab.base.sizes import Size, extents
 from lab.library import emit, specialise
 from lab.library.alignment import Alignment
-from lab.library.arrays import blocks, others, takes
+from lab.library.batch_expressions import blocks, others, takes
 from lab.library.grid import Grid, Loss, loss_of
 from lab.library.interpolation import Filled, Stair, fill
 from lab.library.package import Library, LibraryKernel, MeasuredSize, TimesKind
@@ -22,10 +22,10 @@ from lab.library.tree import Logic, build
 from lab.measured.timing import Kind
 from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage, baseline_id
 from lab.tuning.bench import TimingTask
+from lab.tuning.candidate_builds import Kernel
 from lab.tuning.choose import halving
 from lab.tuning.file.load import Tuning
 from lab.tuning.general import Requiring
-from lab.tuning.kernels import Kernel
 from lab.tuning.race import FinalStep, TuningContext, times_at
 
 REFINE_KEEP = 0.1

@@ -10,12 +10,12 @@ from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind
 from lab.store.tuning_model import Cut, CutKind, ProblemType, ProtocolStep, StepRow, TimingStage
 from lab.tuning.bench import Bench, Ledger, TimingTask
+from lab.tuning.candidate_builds import Kernel
 from lab.tuning.choose import halving
 from lab.tuning.choose.protocol import TITLES
 from lab.tuning.file.load import Tuning
-from lab.tuning.file.schema import HalvingModel
-from lab.tuning.file.sizes import Sizes
-from lab.tuning.kernels import Kernel
+from lab.tuning.file.size_lists import Sizes
+from lab.tuning.file.tuning_schema import HalvingModel
 
 Entrants = dict[Size, tuple[Kernel, ...]]
 """The kernels to time at each size."""

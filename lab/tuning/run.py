@@ -21,7 +21,7 @@ from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
-from lab.measured.cards import CardRecord
+from lab.measured.card_comparison import CardRecord
 from lab.measured.timing import GpuDescription
 from lab.report.tuning import render as report
 from lab.runs.services import Services
@@ -32,11 +32,11 @@ from lab.store.tuning_model import FinalSizes, KernelFacts, ProtocolStep, Timing
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 from lab.tuning.bench import Bench, Ledger, MeasuredBench, PredictedBench
+from lab.tuning.candidate_builds import Workshop
 from lab.tuning.file.load import Tuning, load
-from lab.tuning.kernels import Workshop
+from lab.tuning.protocol_steps import Work
 from lab.tuning.race import TuningContext
 from lab.tuning.watched import SizeLeader, SizeNews, WatchedBench
-from lab.tuning.work import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from planted_tuning import GPU, LABEL, SIZES, plant
 from lab.base.sizes import Size
 from lab.measured.timing import Samples
 from lab.store.tuning_model import FinalSizes
-from lab.tuning.file.schema import HalvingModel
-from lab.tuning.file.sizes import Sizes
+from lab.tuning.file.size_lists import Sizes
+from lab.tuning.file.tuning_schema import HalvingModel
 
 ONE = Samples((1.0,))
 A, B, C, D = ((i, i, i) for i in range(1, 5))

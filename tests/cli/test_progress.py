@@ -12,7 +12,7 @@ import pytest
 from live_support import begin, build, written
 from rich.console import Console
 
-from lab.cli.live.lines import EVERY_S, MOST_FAILURES
+from lab.cli.live.progress_lines import EVERY_S, MOST_FAILURES
 from lab.cli.live.run_account import RunAccount
 from lab.cli.progress import RunProgress, RunWatch, TuneProgress
 from lab.cli.terminal import Output

@@ -36,7 +36,7 @@ from lab.runs.compare import compare
 from lab.runs.pipeline import RunOutcome
 from lab.store import figures
 from lab.store.figures import Basis, Response
-from lab.templates.mapping.facts import facts
+from lab.templates.mapping.mapping_facts import facts
 from lab.templates.mapping.text import parse
 from lab.tuning.run import TuningOutcome
 

@@ -14,7 +14,7 @@ from lab.base.executor import WorkerLostError
 from lab.cluster import remote
 from lab.cluster.client import _LOGGERS, _MOST_ASKED, Cluster, _look_at_workers, connected
 from lab.cluster.contents import Contents
-from lab.cluster.identity import identity
+from lab.cluster.host_version import identity
 from lab.cluster.remote import WorkerAnswer
 
 TWO = {"tls://a:1": a_worker("a-cpu", cpus=4), "tls://b:1": a_worker("b-cpu", cpus=2)}

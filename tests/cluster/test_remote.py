@@ -14,7 +14,7 @@ from lab.base.errors import MissingToolError
 from lab.base.executor import WorkerLostError
 from lab.cluster import letters, remote
 from lab.cluster.contents import Contents
-from lab.cluster.identity import identity
+from lab.cluster.host_version import identity
 from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 

@@ -20,7 +20,7 @@ from lab.experiment.problems import ProblemCase
 from lab.experiment.space import Point, expand
 from lab.experiment.variants import Planned, plan
 from lab.hardware.tensormaps import TensorMap
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.stages.provenance import NO_CONDITION, conditions_of
 from lab.store.codec import record_to_text
@@ -241,7 +241,7 @@ def test_a_value_without_a_plain_form_is_refused_and_never_left_out():
         fingerprint({"a": object()})
 
 
-class Impatient(SilentObserver):
+class Impatient(RunObserver):
     """Presses Ctrl-C when all variants have their records."""
 
     def __init__(self, left: int) -> None:

@@ -14,7 +14,7 @@ from lab.base.expressions import Scalar
 from lab.base.sizes import AXES, BATCH_AXES, Size
 from lab.library import interpolation, specialise
 from lab.library.alignment import Alignment
-from lab.library.arrays import blocks
+from lab.library.batch_expressions import blocks
 from lab.library.grid import Grid
 from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
 from lab.library.tree import build, evaluate

@@ -15,7 +15,7 @@ from pages import Page, unpack
 
 from lab.measured.timing import Kind
 from lab.report.columns import row
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.report.render import render
 from lab.report.variant.listings import pack
 from lab.store.codec import record_to_text

@@ -11,7 +11,7 @@ from gpu_jobs import QUIET, job, measurement_of
 from run_support import DecidedSession, cards_of
 
 from lab.gpu.process.cards import Cards, Ran
-from lab.measured.cards import CardRecord, ControlTiming
+from lab.measured.card_comparison import CardRecord, ControlTiming
 from lab.runs.controls import APART, MOST, Controls, notes_on
 
 NAMES = {"GPU-a": ["GPU 0", ""], "GPU-b": ["GPU 1", ""]}

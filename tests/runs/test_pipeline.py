@@ -21,9 +21,9 @@ from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.predict.variant_scores import scores
 from lab.recorded.run_records import Condition, Status, Suspicion
 from lab.report.columns import row as cells_of
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.runs import flow
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, RunOutcome, _read, run
 from lab.stages.build import BuildFailure, Built
 from lab.stages.executed import execution
@@ -59,7 +59,7 @@ archs: [sm_90]
 """
 
 
-class Watcher(SilentObserver):
+class Watcher(RunObserver):
     def __init__(self):
         self.outcomes, self.records, self.added, self.gpu = [], [], [], None
 

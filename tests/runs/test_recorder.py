@@ -10,13 +10,13 @@ from lab.base.errors import StoreError
 from lab.experiment.schema import PruneModel
 from lab.measured.timing import CardState, Measurement, Samples
 from lab.recorded.run_records import Status, VariantRecord
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.recorder import Recorder
 from lab.search.pruning import Pruner
 from lab.store.database import Store
 
 
-class Listing(SilentObserver):
+class Listing(RunObserver):
     def __init__(self):
         self.records, self.notes = [], []
 
@@ -55,7 +55,7 @@ def test_records_and_files_are_on_disk_when_the_context_ends(store):
 
 def test_what_is_finished_is_kept_after_ctrl_c(store):
     def interrupted():
-        with Recorder(store, SilentObserver()) as recorder:
+        with Recorder(store, RunObserver()) as recorder:
             recorder.finish(planned(0), record(0))
             raise KeyboardInterrupt
 
@@ -69,14 +69,14 @@ def test_a_disk_that_fails_is_reported_when_the_context_ends(store):
         raise StoreError("the disk is full")
 
     store.write_files = fail
-    with pytest.raises(StoreError, match="disk is full"), Recorder(store, SilentObserver()) as recorder:
+    with pytest.raises(StoreError, match="disk is full"), Recorder(store, RunObserver()) as recorder:
         recorder.files(planned(0), {"a": "b"})
 
 
 def test_a_record_of_an_earlier_run_moves_to_its_new_position(store):
     store.write(record(0), 7)
     store.write(record(1), 0)
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         recorder.take_over(planned(0), record(0))
         recorder.take_over(planned(1), record(1))
     assert [record.variant for record in store.records()] == ["v0", "v1"]
@@ -96,7 +96,7 @@ def test_notes_are_kept_once_and_stored(store):
 
 def test_a_pruner_learns_from_what_succeeded(store):
     pruner = Pruner(PruneModel())
-    with Recorder(store, SilentObserver(), pruner) as recorder:
+    with Recorder(store, RunObserver(), pruner) as recorder:
         recorder.finish(planned(0), record(0, 0.5))
         recorder.finish(planned(1), record(1, 0.1, Status.WRONG))
     assert set(recorder.scores) == {0}
@@ -105,6 +105,6 @@ def test_a_pruner_learns_from_what_succeeded(store):
 
 def test_a_record_of_an_earlier_run_gets_its_present_label(store):
     store.write(record(0), 7)
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         recorder.take_over(planned(0, "unroll=4"), record(0))
     assert [record.label for record in store.records()] == ["unroll=4"]

@@ -16,7 +16,7 @@ from lab.base.errors import StoreError, UserError
 from lab.cli.progress import run_progress
 from lab.measured.timing import CardState, Kind, Measurement, Samples
 from lab.recorded.run_records import BuildRecord, RunRecord, Status, VariantRecord
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.runs.repeat import FOLDER, repeated, run_in_a_process, run_twice
 from lab.store.database import Store
@@ -128,7 +128,7 @@ def here(file, options, watch):
         return run(file, options, observer).interrupted
 
 
-class Impatient(SilentObserver):
+class Impatient(RunObserver):
     def recorded(self, record):
         raise KeyboardInterrupt
 
@@ -139,7 +139,7 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
     def impatiently(file, opts, watch):
         return here(file, opts, lambda: nullcontext(Impatient()))
 
-    first = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=impatiently)
+    first = run_twice(experiment, options, lambda: nullcontext(RunObserver()), again=impatiently)
     assert first.interrupted
     assert "the same command continues it" in first.run.notes[-1]
     with Store(tmp_path / "out") as store:
@@ -149,7 +149,7 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
     with Store(tmp_path / "out" / FOLDER) as store:
         assert store.count() == 1
 
-    class Counting(SilentObserver):
+    class Counting(RunObserver):
         built_variants = 0
 
         def built(self, planned, outcome):
@@ -165,9 +165,9 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
 
 def test_a_new_run_has_a_new_repetition(experiment, tmp_path):
     options = RunOptions(output=tmp_path / "out", jobs=1, measure=False)
-    run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=here)
+    run_twice(experiment, options, lambda: nullcontext(RunObserver()), again=here)
     experiment.write_text(experiment.read_text() + "seed: 3\n")
-    outcome = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=here)
+    outcome = run_twice(experiment, options, lambda: nullcontext(RunObserver()), again=here)
     with Store(outcome.folder / FOLDER) as store:
         assert store.noted("state")["conditions"]["seed"] == 3
         assert store.count() == 3

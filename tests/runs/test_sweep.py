@@ -18,7 +18,7 @@ from lab.gpu.process.cards import Cards, Ran
 from lab.recorded.run_records import Status
 from lab.runs import flow
 from lab.runs.flow import FlowContext
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.recorder import Recorder
 from lab.runs.sweep import Sweep
 from lab.stages.build import BuildFailure
@@ -78,7 +78,7 @@ def store(tmp_path):
 
 def test_problems_with_the_same_code_are_built_once_and_every_variant_has_a_record(context, planned, store):
     executor = InProcess()
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         Sweep(context, recorder, executor, None, function=refuse).work(planned, {})
     assert sum(len(args[0]) for _, args, _ in executor.submitted) in {3, 6}  # in flight together, or one by one
     assert [(r.variant, r.status, r.reason) for r in store.records()] == [
@@ -99,24 +99,24 @@ def test_a_few_builds_run_ahead_and_no_more(context, planned, store):
             return future
 
     executor = Stops(jobs=1)
-    with Recorder(store, SilentObserver()) as recorder, pytest.raises(FullError):
+    with Recorder(store, RunObserver()) as recorder, pytest.raises(FullError):
         Sweep(context, recorder, executor, None).work(planned, {})
     assert len(executor.futures) == 2
 
 
 def test_records_of_an_earlier_run_are_taken_as_they_are(context, planned, store):
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         Sweep(context, recorder, InProcess(), None, function=refuse).work(planned, {})
     done = {one.variant: replace(one, reason="as it was") for one in store.records()[:4]}
     executor = InProcess()
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         Sweep(context, recorder, executor, None, function=refuse).work(planned, done)
     built = {task.request.source for _, args, _ in executor.submitted for task in args[0]}
     assert len(built) == 2
 
 
 def test_the_round_of_a_search_is_recorded(context, planned, store):
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         sweep = Sweep(context, recorder, InProcess(), None, function=refuse)
         sweep.work(planned[:2], {}, searched=0)
         sweep.work(planned[2:], {}, searched=1)
@@ -127,7 +127,7 @@ def test_a_missing_compiler_ends_the_run(context, planned, store):
     def missing(tasks):
         raise MissingToolError("there is no nvdisasm")
 
-    with Recorder(store, SilentObserver()) as recorder, pytest.raises(MissingToolError):
+    with Recorder(store, RunObserver()) as recorder, pytest.raises(MissingToolError):
         Sweep(context, recorder, InProcess(), None, function=missing).work(planned, {})
 
 
@@ -163,7 +163,7 @@ def inspected_only(monkeypatch):
 def test_the_gpu_takes_one_problem_after_another(context, planned, store, monkeypatch):
     inspected_only(monkeypatch)
     cards = PlayedCards()
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("Cards", cards), function=refuse)
         sweep.work(planned, {})
     assert [record.status for record in store.records()] == [Status.PARTIAL] * 6
@@ -176,7 +176,7 @@ def test_the_gpu_takes_one_problem_after_another(context, planned, store, monkey
 def test_a_gpu_worker_that_cannot_start_leaves_inspected_records(context, planned, store, monkeypatch):
     inspected_only(monkeypatch)
     cards = PlayedCards(MissingToolError("PyCUDA is broken"))
-    with Recorder(store, SilentObserver()) as recorder:
+    with Recorder(store, RunObserver()) as recorder:
         sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("Cards", cards), function=refuse)
         sweep.work(planned, {})
     assert sweep.not_measured == "Nothing was measured: PyCUDA is broken"
@@ -202,7 +202,7 @@ def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, sto
     assert sorted(observer.executions) == sorted(one.variant for one in planned)
 
 
-class Listing(SilentObserver):
+class Listing(RunObserver):
     def __init__(self):
         self.executions = []
 

@@ -10,7 +10,7 @@ from run_support import InProcess, Later
 from lab.base.errors import MissingToolError
 from lab.base.executor import WorkerLostError
 from lab.isa.sass.lines import LineTable
-from lab.runs.schedule import run_lanes
+from lab.runs.task_schedule import run_lanes
 from lab.stages.batches import BATCH_TIMEOUT_S, BUILD_TIMEOUT_S, BatchSizes, BuildQueue, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain

@@ -6,6 +6,7 @@ from typing import Any, cast
 import compiling
 import numpy as np
 import pytest
+from quick_conditions import QUICKER
 
 from lab.operators.base import Expected, Inputs, Operator, OtherInputs
 from lab.recorded.run_records import Condition
@@ -75,6 +76,19 @@ extern "C" __global__ void nearer(float* y, const float* x) {
   asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x[i]));
   y[i] = r - tanhf(x[i]) + x[i] + (e > 100);
 }
+extern "C" __global__ void alternates(float* y, const float* x) {
+  int i = threadIdx.x + 64 * blockIdx.x;
+  y[i] = calls[blockIdx.x] % 2 ? -x[i] : x[i];
+  __syncthreads();
+  if (threadIdx.x == 0) ++calls[blockIdx.x];
+}
+extern "C" __global__ void reversed(float* y, const float* x) {
+  __shared__ int later;
+  if (threadIdx.x == 0) later = atomicAdd(&taken, 1) % 4 > blockIdx.x;
+  __syncthreads();
+  int i = threadIdx.x + 64 * blockIdx.x;
+  y[i] = later ? 0 : x[i];
+}
 extern "C" __global__ void absolute(float* y, const float* x) {
   y[threadIdx.x + 64 * blockIdx.x] = fabsf(x[threadIdx.x + 64 * blockIdx.x]);
 }"""
@@ -138,6 +152,19 @@ def test_what_depends_on_a_condition_is_suspect_under_it(ptx, entry, condition, 
     assert [one.condition for one in found] == [condition]
     assert said in found[0].summary
     assert untried == ()
+
+
+@pytest.mark.parametrize("checks", [conditions._CHECKS, QUICKER], ids=["all", "quicker"])
+@pytest.mark.parametrize(
+    ("entry", "faulty"),
+    [
+        ("plain", False), ("absolute", False), ("counts", True), ("keeps", True), ("chained", True), ("tickets", True),
+        ("slots", True), ("near", True), ("alternates", True), ("reversed", True),
+    ],
+)  # fmt: skip
+def test_quicker_checks_find_the_same_faults(ptx, monkeypatch, checks, entry, faulty):
+    monkeypatch.setattr(conditions, "_CHECKS", checks)
+    assert bool(other_conditions(judged(ptx, entry))[0]) == faulty
 
 
 def test_a_kernel_that_no_condition_matters_to_is_not_executed_again(ptx, monkeypatch):

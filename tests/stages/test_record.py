@@ -233,7 +233,7 @@ def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively_also_from_it
     made = records.built(experiment, planned, waiting, None)
     assert made.launched.steps[0].cooperative
     resources = Resources(32, 0, 0, 0, 0, 0, 0)
-    kept = BuildRecord("played", "1", "", resources, "", 0.0, False, "", made.known.symbols, made.known.decided)
+    kept = BuildRecord("played", "1", "", resources, "", 0.0, False, "", made.known.symbols, made.known.fixed)
     assert records.built_before(experiment, planned, record(build=kept), None).launched == made.launched
 
 

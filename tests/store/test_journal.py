@@ -19,7 +19,7 @@ import pytest
 from lab.base.errors import StoreError
 from lab.store.database import Store
 from lab.store.journal import Journal, JournalFormat, connect
-from lab.store.schema import SCHEMA
+from lab.store.store_schema import SCHEMA
 from lab.store.tuning import TuningStore
 
 KINDS = [Store, TuningStore]

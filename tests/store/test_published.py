@@ -16,7 +16,7 @@ from lab.recorded.run_records import RepeatRecord
 from lab.store import published
 from lab.store.database import Store
 from lab.store.published import PublishedRun
-from lab.store.schema import SCHEMA
+from lab.store.store_schema import SCHEMA
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage
 

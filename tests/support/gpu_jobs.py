@@ -10,8 +10,8 @@ from typing import Any
 
 from lab.gpu.device.backend import Backend
 from lab.gpu.process.job import BaselineResult, Failure, Job, JobResult, Policy
-from lab.gpu.process.link import WorkerLink, start_worker
 from lab.gpu.process.messages import Progress
+from lab.gpu.process.worker_link import WorkerLink, start_worker
 from lab.gpu.timing.survey import SurveyPoint
 from lab.measured.timing import Measurement, Samples, Verification
 from lab.templates.launches import Launch, Launches

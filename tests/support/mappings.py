@@ -9,7 +9,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from lab.templates.mapping.dimension import Dimension, TensorAxis
-from lab.templates.mapping.model import LayoutMapping
+from lab.templates.mapping.mapping_model import LayoutMapping
 
 SIZES = st.sampled_from([1, 2, 2, 3, 4, 4, 5, 8])
 

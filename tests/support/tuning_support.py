@@ -13,9 +13,9 @@ from lab.measured.timing import Kind, Samples
 from lab.store.tuning_model import KernelFacts, ProblemType, Timed, TimingStage
 from lab.templates.instance import Instance
 from lab.tuning.bench import Ledger, TimingTask
+from lab.tuning.candidate_builds import Kernel
 from lab.tuning.choose.protocol import Candidate, Times, candidate
 from lab.tuning.file.load import Group, Tuning, load
-from lab.tuning.kernels import Kernel
 from lab.tuning.predicted import ProductLoop
 from lab.tuning.product import product
 from lab.tuning.race import TuningContext

@@ -7,7 +7,7 @@ import pytest
 from lab.hardware.gpus import gpu_for
 from lab.operators.base import Inputs
 from lab.templates.launches import NULL, BuiltLaunch, Launch, Launches, Residency, Workspace
-from lab.toolchain.base import Resources
+from lab.toolchain.base import CompiledLaunch, Resources
 
 
 def launch(entry: str, *, moved: int | None = None, main: bool = False) -> Launch:
@@ -45,15 +45,15 @@ def test_a_build_names_the_symbols() -> None:
 
 
 def test_a_build_decides_what_triton_leaves_to_it() -> None:
-    decided = {"threads": 256, "dynamic_shared_bytes": 4096, "cluster": 2, "hidden_pointers": 1}
+    fixed = CompiledLaunch(threads=256, dynamic_shared_bytes=4096, cluster=2, hidden_pointers=1)
     declared = Launch("k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"),))
-    (step,) = Launches((declared,)).built(BuiltLaunch(decided=decided)).steps
+    (step,) = Launches((declared,)).built(BuiltLaunch(fixed=fixed)).steps
     assert step == Launch("k", (10, 3, 1), (256, 1, 1), 4096, (("A", "float32*"), ("hidden 0", NULL)))
 
 
 def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively() -> None:
     sequence = Launches((launch("a"), launch("b"), launch("a"), launch("c")))
-    steps = sequence.built(BuiltLaunch({"b": "_Z1bv"}, {"grid_syncs": 0b10})).steps
+    steps = sequence.built(BuiltLaunch({"b": "_Z1bv"}, CompiledLaunch(grid_syncs=("b",)))).steps
     assert [(step.entry, step.cooperative) for step in steps] == [
         ("a", False),
         ("_Z1bv", True),
@@ -63,19 +63,19 @@ def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively() -> None:
 
 
 def test_what_the_machine_code_has_as_a_constant_is_not_passed() -> None:
-    decided = {"hidden_pointers": 1, "absent_arguments": 0b1010}
+    fixed = CompiledLaunch(hidden_pointers=1, absent_arguments=(1, 3))
     declared = Launch(
         "k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"), ("s", "int32"), ("n", "int32"), ("t", "int32"))
     )
-    (step,) = Launches((declared,)).built(BuiltLaunch(decided=decided)).steps
+    (step,) = Launches((declared,)).built(BuiltLaunch(fixed=fixed)).steps
     assert step.arguments == (("A", "float32*"), ("n", "int32"), ("hidden 0", NULL))
 
 
 def test_a_build_gets_the_global_memory_that_it_wants_for_each_block() -> None:
-    decided = {"cluster": 2, "hidden_pointers": 2, "scratch_bytes": 384}
+    fixed = CompiledLaunch(cluster=2, hidden_pointers=2, scratch_bytes=384)
     own = Workspace("room", "float32", 10)
     made = Launches((Launch("k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"),)),), (own,))
-    built = made.built(BuiltLaunch(decided=decided))
+    built = made.built(BuiltLaunch(fixed=fixed))
     assert built.workspace == (own, Workspace("global scratch", "uint8", 384 * 10 * 3))
     assert built.steps[0].arguments == (("A", "float32*"), ("global scratch", "uint8*"), ("hidden 1", NULL))
     assert made.built(BuiltLaunch()).workspace == (own,)
@@ -98,21 +98,21 @@ WAITING = Launch("k", (1, 1, 1), (256, 1, 1), 0, (), resident_grid=Residents())
 
 
 @pytest.mark.parametrize(
-    ("registers", "static", "decided", "blocks"),
+    ("registers", "static", "fixed", "blocks"),
     [
-        (32, 0, {}, 8 * 132),  # 64 warps
-        (64, 0, {}, 4 * 132),  # 65,536 registers
-        (32, 50_000, {}, 4 * 132),  # 228 KiB of shared memory
-        (32, 0, {"dynamic_shared_bytes": 100_000}, 2 * 132),
-        (32, 0, {"threads": 1024}, 2 * 132),
-        (32, 0, {"dynamic_shared_bytes": 300_000}, 1),  # cannot be launched, and says so when it is
+        (32, 0, CompiledLaunch(), 8 * 132),  # 64 warps
+        (64, 0, CompiledLaunch(), 4 * 132),  # 65,536 registers
+        (32, 50_000, CompiledLaunch(), 4 * 132),  # 228 KiB of shared memory
+        (32, 0, CompiledLaunch(dynamic_shared_bytes=100_000), 2 * 132),
+        (32, 0, CompiledLaunch(threads=1024), 2 * 132),
+        (32, 0, CompiledLaunch(dynamic_shared_bytes=300_000), 1),  # cannot be launched, and says so when it is
     ],
 )
-def test_a_grid_of_resident_blocks_follows_the_build(registers, static, decided, blocks) -> None:
+def test_a_grid_of_resident_blocks_follows_the_build(registers, static, fixed, blocks) -> None:
     waiting = Launches((WAITING,))
     assert waiting.wait_for_occupancy
     use = Resources(registers, 0, 0, 0, static, 0, 1)
-    known = BuiltLaunch({"k": "symbol"}, decided, Residency(gpu_for("H200"), {"symbol": use}))
+    known = BuiltLaunch({"k": "symbol"}, fixed, Residency(gpu_for("H200"), {"symbol": use}))
     made = waiting.built(known)
     assert made.steps[0].grid == (min(blocks, 1000), 1, 1)
     assert not made.wait_for_occupancy
@@ -120,7 +120,7 @@ def test_a_grid_of_resident_blocks_follows_the_build(registers, static, decided,
 
 def test_of_clusters_a_grid_counts_those_that_are_resident() -> None:
     use = Resources(32, 0, 0, 0, 0, 0, 1)
-    known = BuiltLaunch({}, {"cluster": 4, "threads": 512}, Residency(gpu_for("H200"), {"k": use}))
+    known = BuiltLaunch({}, CompiledLaunch(cluster=4, threads=512), Residency(gpu_for("H200"), {"k": use}))
     (step,) = Launches((WAITING,)).built(known).steps
     assert step.grid == (4 * 29 * 4, 1, 1)  # four times what one block an SM allows
 
@@ -128,7 +128,7 @@ def test_of_clusters_a_grid_counts_those_that_are_resident() -> None:
 @pytest.mark.parametrize(("told", "blocks"), [((), 29 * 4), (((2, 66), (4, 30)), 30 * 4)])
 def test_blocks_of_clusters_that_the_kernel_makes_are_counted_in_whole_clusters(told, blocks) -> None:
     use = Resources(168, 0, 0, 0, 0, 0, 1, cluster=4)
-    known = BuiltLaunch({}, {"threads": 384}, Residency(replace(gpu_for("H200"), clusters=told), {"k": use}))
+    known = BuiltLaunch({}, CompiledLaunch(threads=384), Residency(replace(gpu_for("H200"), clusters=told), {"k": use}))
     (step,) = Launches((WAITING,)).built(known).steps
     assert step.grid == (blocks, 1, 1)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lab.isa.sass.lines import LineTable
 from lab.toolchain import cache
-from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources
+from lab.toolchain.base import Build, CompiledLaunch, CompileRequest, Disassembly, Resources
 from lab.toolchain.cache import Cache
 
 BUILD = Build(
@@ -27,6 +27,7 @@ BUILD = Build(
     version="13.5.37",
     arch="sm_90",
     seconds=0.125,
+    launch=CompiledLaunch(threads=128, cluster=2, absent_arguments=(1, 3), grid_syncs=("k",)),
 )
 LINES = LineTable(("/kernel.cu", "/cuda/cuda_fp16.h"), {"k": {0: (0, 5), 16: (1, 700)}, "other": {}})
 DISASSEMBLY = Disassembly(text="listing\n", lines=LINES, version="13.5.37")

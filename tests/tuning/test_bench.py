@@ -16,9 +16,9 @@ from lab.store.tuning import TuningStore
 from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
 from lab.templates import front_matter
 from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, TimingTask, ground_of
+from lab.tuning.candidate_builds import Kernel
 from lab.tuning.file.load import Group, load
-from lab.tuning.file.schema import TimingModel
-from lab.tuning.kernels import Kernel
+from lab.tuning.file.tuning_schema import TimingModel
 from lab.tuning.product import product
 
 SIZE: Size = (256, 128, 64)

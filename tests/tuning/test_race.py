@@ -11,8 +11,8 @@ from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Cut, CutKind, Timed, TimingStage
 from lab.tuning.bench import Ledger
+from lab.tuning.candidate_builds import Kernel
 from lab.tuning.file.load import Tuning
-from lab.tuning.kernels import Kernel
 from lab.tuning.race import FinalStep, final_of, race, step, times_at
 
 TEXT = """question: Which?

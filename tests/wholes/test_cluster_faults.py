@@ -16,7 +16,7 @@ from real_cluster import RealCluster
 from lab.base.errors import ClusterError
 from lab.base.executor import WorkerLostError
 from lab.cluster.client import SURVIVED, connected
-from lab.cluster.executor import DaskExecutor
+from lab.cluster.cluster_executor import DaskExecutor
 from lab.stages.build import BuildTask, build
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.nvrtc.compiler import find_nvrtcs

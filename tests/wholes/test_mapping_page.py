@@ -17,7 +17,7 @@ from lab.cli.main import app
 from lab.emulator.api import launch
 from lab.isa.ptx.module import read_ptx
 from lab.templates.mapping import text as notation
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.mapping_model import ThreadMapping
 from lab.templates.mapping.proof import obligations
 from lab.templates.mapping.scopes import SCOPES, LaunchShape, check_launch, number, tile_of
 from lab.templates.mapping.text import parse

@@ -20,7 +20,7 @@ from run_support import H200, DecidedSession, all_played, build_once, no_report,
 from lab.base.errors import StoreError
 from lab.base.executor import WorkerLostError
 from lab.experiment.load import load
-from lab.runs.observer import SilentObserver
+from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.stages.build import BuildFailure
 from lab.stages.provenance import conditions_of
@@ -49,7 +49,7 @@ archs: [sm_90]
 SEARCH = "search: {sample: 4, prune: {below_measured: false}, refine: {top: 2, rounds: 2}}\n"
 
 
-class Impatient(SilentObserver):
+class Impatient(RunObserver):
     """Presses Ctrl-C at the n-th record."""
 
     def __init__(self, left=1):
@@ -92,7 +92,7 @@ class Fuse:
     def observer(self):
         fuse = self
 
-        class Burning(SilentObserver):
+        class Burning(RunObserver):
             def planned(self, experiment, expansion, variants, gpu):
                 fuse.burn()
 
@@ -210,7 +210,7 @@ class SetBack:
 def test_a_clock_that_is_set_back_changes_nothing(played, tmp_path, monkeypatch):
     whole = go(played, tmp_path / "whole")
     clock = SetBack()
-    for module in ("lab.stages.facts", "lab.base.lock"):
+    for module in ("lab.stages.run_facts", "lab.base.lock"):
         monkeypatch.setattr(f"{module}.datetime", clock)
     monkeypatch.setattr("time.time", lambda: 2e9 - 3600 * next(clock.hours))
     first = go(played, tmp_path / "out", observer=Impatient(5))
@@ -270,7 +270,7 @@ def test_an_experiment_that_grew_keeps_what_is_done_in_its_new_place(played, tmp
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("resume", [None, True, False])
 def test_a_run_of_another_experiment_is_kept_and_the_new_one_says_so(played, tmp_path, finished, resume):
-    first = go(played, tmp_path / "out", observer=SilentObserver() if finished else Impatient())
+    first = go(played, tmp_path / "out", observer=RunObserver() if finished else Impatient())
     other = played.with_name("other.yaml")
     other.write_text(EXPERIMENT)
     outcome = go(other, tmp_path / "out", resume=resume)

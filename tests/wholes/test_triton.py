@@ -12,7 +12,7 @@ from lab.cli.inspect import inspect_variant, variants
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
-from lab.gpu.device.arguments import marshal
+from lab.gpu.device.packed_arguments import marshal
 from lab.hardware.gpus import gpu_for
 from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
@@ -23,7 +23,7 @@ from lab.stages.emulate import emulate
 from lab.stages.record import built_before
 from lab.store.codec import VARIANT, record_to_text
 from lab.templates.launches import BuiltLaunch
-from lab.toolchain.base import CompileRequest
+from lab.toolchain.base import CompiledLaunch, CompileRequest
 from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
 from lab.toolchain.triton.source import restored
@@ -76,14 +76,14 @@ class StandIn:
         absent = [place for place, (name, _) in enumerate(source.signature) if name in source.ones]
         text = CUDA.replace("HIDDEN", hidden).replace("CTAS", str(source.num_ctas)).replace("BLOCK", "256")
         compiled = toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", request.arch))
-        decided = {
-            "threads": 32 * source.num_warps,
-            "dynamic_shared_bytes": 1024 // source.num_ctas,
-            "cluster": source.num_ctas,
-            "hidden_pointers": 2,
-            "absent_arguments": sum(1 << place for place in absent),
-        }
-        return replace(compiled, toolchain="triton", symbols={"add": "add"}, launch=decided)
+        fixed = CompiledLaunch(
+            threads=32 * source.num_warps,
+            dynamic_shared_bytes=1024 // source.num_ctas,
+            cluster=source.num_ctas,
+            hidden_pointers=2,
+            absent_arguments=tuple(absent),
+        )
+        return replace(compiled, toolchain="triton", symbols={"add": "add"}, launch=fixed)
 
 
 @pytest.fixture(params=["stand-in", "triton"])
@@ -150,7 +150,7 @@ def test_a_record_knows_how_its_variant_is_launched(read, compiler):
     resumed = planned.built(BuiltLaunch.of(again.build))
     assert resumed.launched == variant.planned.launched
     job = flow.job_of(experiment, resumed, variant.cubin)
-    assert job.launches.steps[0].dynamic_shared_bytes == outcome.build.launch["dynamic_shared_bytes"]
+    assert job.launches.steps[0].dynamic_shared_bytes == outcome.build.launch.dynamic_shared_bytes
     computed = operator(job.operator)
     inputs = computed.inputs(computed.restored(job.problem), 0)
     codes, values = marshal(job.launches.steps[0].arguments, inputs, {"out": 512, "x": 1024})
@@ -161,8 +161,8 @@ def test_programs_as_many_as_the_gpu_holds(read, compiler):
     experiment = read(FILE.replace("ceil_div(n, BLOCK)", "min(ceil_div(n, BLOCK), resident_blocks // 250)"))
     context, variant, outcome = inspected(experiment, compiler)
     launched = outcome.build.launch
-    use, threads = outcome.build.resources["add"], launched["threads"]
-    held = occupancy(gpu_for("sm_90").architecture, use, threads, launched["dynamic_shared_bytes"]).blocks_per_sm
+    use, threads = outcome.build.resources["add"], launched.threads
+    held = occupancy(gpu_for("sm_90").architecture, use, threads, launched.dynamic_shared_bytes).blocks_per_sm
     assert variant.planned.launched.steps[0].grid == (held * 132 // 250, 1, 1)
     assert 1 < held * 132 // 250 < 40
     assert flow.emulation_task(context, variant).launches.steps[0].grid == (4, 1, 1)

@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from lab.api.given import plain
-from lab.api.kernel_tuner.arguments import NamedArguments, SmallerProblem, named_arguments
-from lab.api.kernel_tuner.geometry import SIZE_NAMES, TunedGeometry, geometry
-from lab.api.kernel_tuner.results import best, results
-from lab.api.kernel_tuner.source import kernel_expression, source_text, uses_grid, with_tuner_macros
-from lab.api.kernel_tuner.tables import Space, constraints, tabulated
+from lab.api.kernel_tuner.block_geometry import SIZE_NAMES, TunedGeometry, geometry
+from lab.api.kernel_tuner.named_arguments import NamedArguments, SmallerProblem, named_arguments
+from lab.api.kernel_tuner.tabulated_functions import Space, constraints, tabulated
+from lab.api.kernel_tuner.tuner_results import best, results
+from lab.api.kernel_tuner.tuner_source import kernel_expression, source_text, uses_grid, with_tuner_macros
 from lab.api.running import run_mapping
 from lab.base.errors import CollectedError, Location, UserError, did_you_mean, together
 from lab.base.expressions import evaluate

@@ -19,6 +19,7 @@ from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Merit
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import Status, VariantRecord
+from lab.runs.observer import RunObserver
 from lab.store import figures
 from lab.store.figures import Basis
 
@@ -53,8 +54,8 @@ _GROWTH: Final = 1.1
 """Growth in variants that triggers a new computation of predicted throughputs, which depend on each other."""
 
 
-class RunAccount(Account):
-    """The state of a run; a `RunObserver`."""
+class RunAccount(Account, RunObserver):
+    """The state of a run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Start empty.
@@ -82,10 +83,6 @@ class RunAccount(Account):
             self._begin(
                 experiment.name, experiment.question, gpu, (Stage(BUILT, 0, variants), Stage(RECORDED, 0, variants))
             )
-
-    def resumed(self, finished: int) -> None:
-        """Accept a resumed run; `recorded` tells its records from new ones, which were built before."""
-        del finished
 
     def more(self, variants: int) -> None:
         """Add the further variants of a search."""

@@ -26,7 +26,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from lab.base.errors import UserError
 from lab.cli.live.account import Account
-from lab.cli.live.page import PAGE, POLICY
+from lab.cli.live.live_page import PAGE, POLICY
 
 LOOPBACK: Final = "127.0.0.1"
 

@@ -13,7 +13,7 @@ from rich.live import Live
 
 from lab.cli.live.account import Account
 from lab.cli.live.board import Board
-from lab.cli.live.lines import ProgressLines
+from lab.cli.live.progress_lines import ProgressLines
 from lab.cli.live.snapshot import Snapshot, Stage
 
 QUIET_S: Final = 2.0

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 from lab.base.expressions import Scalar
 from lab.base.sizes import STRIDES
 from lab.gpu.device.backend import Baseline, BaselineMissingError, DeviceError, Enqueue
-from lab.gpu.device.driver import kernel_names
+from lab.gpu.device.driver_bindings import kernel_names
 from lab.operators.base import Inputs
 
 _PLAIN: Final = {

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from lab.gpu.device.backend import DeviceError
-from lab.gpu.device.driver import call, driver_api
+from lab.gpu.device.driver_bindings import call, driver_api
 from lab.toolchain.cubin.image import parameter_offsets
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lab.base.errors import UserError
 from lab.gpu.device.card import CardSensors
-from lab.gpu.device.driver import call, driver_api
+from lab.gpu.device.driver_bindings import call, driver_api
 from lab.measured.timing import GpuDescription
 
 DEFAULT_ARCH: Final = "sm_90"

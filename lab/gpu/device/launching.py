@@ -14,10 +14,10 @@ import numpy as np
 import pycuda.driver as cuda
 
 from lab.base.structures import is_structure
-from lab.gpu.device.arguments import marshal
 from lab.gpu.device.backend import Enqueue, RefusedError, in_turn
 from lab.gpu.device.cooperative import BoundFunction, BoundModule
-from lab.gpu.device.tensormaps import tensor_map_words
+from lab.gpu.device.encoded_tensormaps import tensor_map_words
+from lab.gpu.device.packed_arguments import marshal
 from lab.hardware.encodedmaps import Words
 from lab.hardware.tensormaps import BYTES, POINTER_BYTES
 from lab.operators.base import Inputs

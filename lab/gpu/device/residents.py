@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from lab.base.workers import environment
-from lab.gpu.device.driver import call, driver_api
+from lab.gpu.device.driver_bindings import call, driver_api
 
 SIZES: Final = (2, 4, 8, 16)
 """Cluster sizes in blocks; 16 needs a kernel that allows non-portable cluster sizes."""

@@ -2,7 +2,7 @@
 
 Before the second launch only the outputs are restored. Other arrays, the workspace and module variables stay as the
 first launch left them. Timing repeats launches without restoring any of that
-(`lab.gpu.timing.measure`).
+(`lab.gpu.timing.timed_variant`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from lab.gpu.process.checking import Checker, ProblemData
 from lab.gpu.process.job import Job, JobResult, JobStage, Policy
 from lab.gpu.process.messages import Reply, SurveyReply
 from lab.gpu.process.signs import SignsOfLife
-from lab.gpu.timing.measure import CardHistory, Contender, measure
 from lab.gpu.timing.survey import Survey, Surveyor, SurveyPoint
+from lab.gpu.timing.timed_variant import CardHistory, Contender, measure
 from lab.operators.base import StandInMismatchError
 from lab.operators.builtin import operator
 

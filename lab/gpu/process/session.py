@@ -19,9 +19,9 @@ from typing import Final, Self
 from lab.base.errors import MissingToolError
 from lab.gpu.device.backend import Backend
 from lab.gpu.process.job import Job, JobResult, JobStage, Policy
-from lab.gpu.process.link import WorkerEndedError, WorkerLink, WorkerSilentError, start_worker
 from lab.gpu.process.messages import JobOrder, Progress, Ready, Reply, SurveyReply, Unusable
 from lab.gpu.process.worker import cuda_backend
+from lab.gpu.process.worker_link import WorkerEndedError, WorkerLink, WorkerSilentError, start_worker
 from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import GpuDescription
 from lab.operators.builtin import suspect

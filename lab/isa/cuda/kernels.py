@@ -15,7 +15,7 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from lab.isa.cuda.definitions import definitions
-from lab.isa.cuda.tree import (
+from lab.isa.cuda.syntax_tree import (
     SourceTree,
     arrays_in,
     declarators,

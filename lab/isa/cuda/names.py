@@ -14,8 +14,8 @@ from tree_sitter import Node
 
 from lab.isa.cuda.definitions import Definition, definitions, uncommented
 from lab.isa.cuda.kernels import SourceKernel, read_kernels, template_parameter
+from lab.isa.cuda.syntax_tree import SourceTree, declarators, declared_name, line, parse_branches, written
 from lab.isa.cuda.tokens import Token, TokenKind, live_tokens
-from lab.isa.cuda.tree import SourceTree, declarators, declared_name, line, parse_branches, written
 from lab.isa.cuda.types import TYPE_NAMES
 
 KEYWORDS = frozenset(

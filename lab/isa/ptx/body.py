@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.isa.classes import classify
 from lab.isa.model import Function, Instruction, InstructionClass, SourceLocation, Variable
-from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader
+from lab.isa.ptx.ptx_text import IDENTIFIER, Cursor, OperandReader
 from lab.isa.ptx.variables import SPACES, read_declaration, read_words
 
 _STATEMENT = re.compile(

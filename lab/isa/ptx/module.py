@@ -16,7 +16,7 @@ from dataclasses import replace
 from lab.base.collecting import uncollected
 from lab.isa.model import Function, Module, Variable
 from lab.isa.ptx.body import BodyReader
-from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, PtxText
+from lab.isa.ptx.ptx_text import IDENTIFIER, Cursor, OperandReader, PtxText
 from lab.isa.ptx.variables import SPACES, read_declaration, read_parameters, read_words
 
 _DIRECTIVE = re.compile(r"\s*+\.([A-Za-z_]\w*+)", re.ASCII)

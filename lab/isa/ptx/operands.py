@@ -17,7 +17,7 @@ from typing import Final, Literal
 from lab.base.errors import Location, ReaderError
 from lab.base.warp import WARP_SIZE
 from lab.isa.ptx.constants import integer
-from lab.isa.ptx.text import IDENTIFIER, OperandReader
+from lab.isa.ptx.ptx_text import IDENTIFIER, OperandReader
 
 
 @dataclass(frozen=True, slots=True)

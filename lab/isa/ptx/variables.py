@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lab.isa.model import Variable
-from lab.isa.ptx.text import IDENTIFIER, Cursor
+from lab.isa.ptx.ptx_text import IDENTIFIER, Cursor
 
 SPACES = frozenset({"reg", "param", "shared", "local", "global", "const", "tex"})
 LINKAGE = frozenset({"extern", "visible", "weak", "common", "attribute"})

@@ -10,7 +10,7 @@ from lab.isa.model import SourceLocation
 
 @dataclass(frozen=True, slots=True)
 class LineTable:
-    """The line table of one cubin, as `lab.toolchain.cubin.lines` reads it.
+    """The line table of one cubin, as `lab.toolchain.cubin.debug_lines` reads it.
 
     Attributes:
         files: Path of every source file.

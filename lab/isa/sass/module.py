@@ -23,7 +23,7 @@ from lab.base.errors import Location, ReaderError
 from lab.isa.classes import classify
 from lab.isa.model import Function, Instruction, InstructionClass, Module, SourceLocation
 from lab.isa.sass.lines import LineTable
-from lab.isa.sass.listing import FunctionListing, read_listing
+from lab.isa.sass.listing_reader import FunctionListing, read_listing
 
 _BYTES: Final = 16
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}\Z")

@@ -18,9 +18,9 @@ from lab.base.elements import CUDA_NAMES, element_named
 from lab.base.errors import Code, Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.declared import arrays
-from lab.operators.declared.files import files_of, is_file, names_in_path
+from lab.operators.declared.array_files import files_of, is_file, names_in_path
+from lab.operators.declared.declared_metrics import TIME, Metric
 from lab.operators.declared.functions import CONSTANTS
-from lab.operators.declared.metrics import TIME, Metric
 from lab.operators.declared.signatures import signature_in
 from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all, places
 from lab.operators.declared.tolerance import Tolerance

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from lab.base import parser, syntax
 from lab.base.expressions import Scalar
 from lab.operators.base import Array, OtherInputs
+from lab.operators.declared.array_files import is_file
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ElementKind, ElementType
-from lab.operators.declared.files import is_file
 from lab.operators.declared.inputs import ArgumentPlan, inputs
 from lab.operators.declared.modulo import keeps_modulo
 from lab.operators.declared.signatures import signature_in

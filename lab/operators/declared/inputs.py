@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.operators.base import Array, Inputs
+from lab.operators.declared.array_files import array_in, path_for
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import DOUBLE, ElementKind, ElementType
-from lab.operators.declared.files import array_in, path_for
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
 from lab.operators.declared.tracked import Rules, shown
 

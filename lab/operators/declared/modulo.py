@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final
 
 from lab.base import parser, syntax
+from lab.operators.declared.array_files import is_file
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind
-from lab.operators.declared.files import is_file
 from lab.operators.declared.functions import ARRAY_FUNCTIONS
 
 

@@ -20,19 +20,19 @@ from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Inputs, Operator, OtherInputs, Problem, StandInMismatchError
 from lab.operators.boxes import fewer, thinned
 from lab.operators.declared import foreign, judging
+from lab.operators.declared.array_files import array_in, is_file, path_for
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.budget import UnrestrictedError
 from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.declared_metrics import Metric, MetricKind
 from lab.operators.declared.discriminating import other_inputs, other_problems
 from lab.operators.declared.doubts import doubts
 from lab.operators.declared.elements import DOUBLE
-from lab.operators.declared.files import array_in, is_file, path_for
 from lab.operators.declared.foreign import tracked
 from lab.operators.declared.functions import Given
 from lab.operators.declared.indexing import indexed_inputs
 from lab.operators.declared.inputs import ArgumentPlan, inputs, plan
 from lab.operators.declared.judging import DeclaredExpected, Unwritten
-from lab.operators.declared.metrics import Metric, MetricKind
 from lab.operators.declared.restricted import NamedArray, evaluate_at, multiplies
 from lab.operators.declared.specification import Argument, Direction
 from lab.operators.declared.tolerance import Tolerance

@@ -9,8 +9,8 @@ from lab.measured.timing import Kind
 from lab.report.charts import style
 from lab.report.charts.charts import along
 from lab.report.charts.definition import Axis, Chart, Choice, Colours, Data, Lines, Row, Shade, Ticks, Tip
+from lab.report.facts.curve_explanation import CurveExplanation, Figure
 from lab.report.facts.curves import Curve
-from lab.report.facts.explain import CurveExplanation, Figure
 
 _HEIGHT: Final = 190
 

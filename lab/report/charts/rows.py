@@ -15,7 +15,7 @@ from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.charts import style
 from lab.report.charts.definition import MOST_LETTERS, Label, Row
 from lab.report.columns import Column
-from lab.report.variant.executed import executed_by_class, threads_of
+from lab.report.variant.executed_counts import executed_by_class, threads_of
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of
 

@@ -21,7 +21,7 @@ from lab.report.facts.lead import lead, nothing_compared
 from lab.report.facts.link import MixLink
 from lab.report.facts.paired import ParameterEffect
 from lab.store import figures
-from lab.store.constants import never_compared
+from lab.store.constant_sources import never_compared
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.verdicts import group_reasons, summarise_full_size
 

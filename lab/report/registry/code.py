@@ -10,7 +10,7 @@ from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column, Getter
 from lab.report.registry.getters import built, card, hot, timed
 from lab.store import figures
-from lab.store.roles import RoleRegisters, registers_by_role, role_registers
+from lab.store.role_figures import RoleRegisters, registers_by_role, role_registers
 
 S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED
 

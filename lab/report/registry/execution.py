@@ -11,9 +11,9 @@ from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column
 from lab.report.facts import counted
 from lab.report.registry.getters import conflicts, executed, executed_share, profiled, sectors, traffic
-from lab.report.variant.executed import executed_by_class
+from lab.report.variant.executed_counts import executed_by_class
 from lab.store import figures
-from lab.store.tensor import TensorFigures, tensor_figures
+from lab.store.matrix_traffic import TensorFigures, tensor_figures
 
 P, E, M = Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED
 

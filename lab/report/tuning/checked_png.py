@@ -10,7 +10,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from lab.base.sizes import extents
-from lab.library.checked import CheckedSize, summaries
+from lab.library.checked_sizes import CheckedSize, summaries
 from lab.report.charts.png import DPI, save
 from lab.report.charts.style import INK
 

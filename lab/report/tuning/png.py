@@ -15,7 +15,7 @@ from lab.measured.timing import Kind
 from lab.report.charts import style
 from lab.report.charts.png import DPI, FAINT, save
 from lab.report.charts.style import INK
-from lab.report.tuning.rows import RATIOS_FILE, MapCell, MapChart, MapSubject, RatioChart, TuningCharts
+from lab.report.tuning.tuning_rows import RATIOS_FILE, MapCell, MapChart, MapSubject, RatioChart, TuningCharts
 
 _SIDE = 10.0
 _DARK = 0.55

@@ -12,12 +12,12 @@ from lab.base.errors import StoreError
 from lab.base.files import write_atomically
 from lab.report.charts import style
 from lab.report.page.page import environment, own_code
-from lab.report.tuning.charts import chart_list
 from lab.report.tuning.data import SizeWinner, TuningAnalysis, TypeReport, analyse
 from lab.report.tuning.gains import MOST_GAINS, gains
 from lab.report.tuning.png import draw
-from lab.report.tuning.rows import RATIOS_FILE, TuningCharts, charts_of, colours
-from lab.report.tuning.tables import KernelLine, WinnerLine, kernel_lines, to_csv, winner_lines
+from lab.report.tuning.tuning_charts import chart_list
+from lab.report.tuning.tuning_rows import RATIOS_FILE, TuningCharts, charts_of, colours
+from lab.report.tuning.tuning_tables import KernelLine, WinnerLine, kernel_lines, to_csv, winner_lines
 from lab.report.variant.listings import highlight_yaml
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow

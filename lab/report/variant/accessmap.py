@@ -9,7 +9,7 @@ from typing import Final
 from lab.base.errors import UserError
 from lab.recorded.run_records import VariantRecord
 from lab.report.charts import style
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.mapping_model import ThreadMapping
 from lab.templates.mapping.text import parse
 
 COLUMNS, ROWS = 32, 16

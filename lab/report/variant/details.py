@@ -10,9 +10,9 @@ from lab.isa.mix import Counts, KernelMix
 from lab.recorded.run_records import LaunchRecord, VariantRecord
 from lab.report.facts import counted
 from lab.report.variant.accessmap import access_maps
-from lab.report.variant.executed import difference, executed_loops, line_notes, mix_tables
+from lab.report.variant.executed_counts import difference, executed_loops, line_notes, mix_tables
 from lab.report.variant.faults import findings_of, marked_lines
-from lab.store.roles import registers_by_role
+from lab.store.role_figures import registers_by_role
 from lab.store.verdicts import describe_full_size
 
 

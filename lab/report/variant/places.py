@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from lab.base.folder import Folder
-from lab.toolchain.cubin.lines import line_table
+from lab.toolchain.cubin.debug_lines import line_table
 
 LINES: Final = "kernel.lines"
 """File of a published variant: a line `<byte offset, hexadecimal> <source line>` where a source line begins."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from lab.base.warp import WARP_SIZE
 from lab.templates.mapping import cuda
-from lab.templates.mapping.model import Elements, LayoutMapping, ThreadMapping
+from lab.templates.mapping.mapping_model import Elements, LayoutMapping, ThreadMapping
 from lab.templates.mapping.scopes import SCOPES, ThreadScope
 
 

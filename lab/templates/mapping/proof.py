@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.templates.mapping.injectivity import InjectivityProof, enumerated
-from lab.templates.mapping.model import LayoutMapping, ThreadMapping
+from lab.templates.mapping.mapping_model import LayoutMapping, ThreadMapping
 from lab.templates.mapping.scopes import LaunchShape, tile_of, wholes_of
 
 

@@ -40,7 +40,7 @@ from typing import Final, Literal, NoReturn
 from lab.base.errors import UserError, did_you_mean
 from lab.templates.mapping.composed import ComposedMapping
 from lab.templates.mapping.dimension import Dimension, TensorAxis, axis
-from lab.templates.mapping.model import LayoutMapping, ThreadMapping
+from lab.templates.mapping.mapping_model import LayoutMapping, ThreadMapping
 from lab.templates.mapping.scopes import SCOPES, ThreadScope, check_composition, check_level
 
 MOST: Final = 2**20

@@ -7,7 +7,7 @@ import re
 from tree_sitter import Node
 
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
-from lab.isa.cuda.tree import words, written
+from lab.isa.cuda.syntax_tree import words, written
 from lab.templates.plain.launches import HostCode, host_code, sides_of
 
 _SIDE = re.compile(r"\bclusterDim\.([xyz])")

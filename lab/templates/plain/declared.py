@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, read_declared, read_kernels, type_aliases
-from lab.isa.cuda.tree import arrays_in, declarators, parse, words
+from lab.isa.cuda.syntax_tree import arrays_in, declarators, parse, words
 from lab.templates.plain.launches import extents_in
 
 

@@ -12,7 +12,7 @@ from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.statements import read_body
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros, used_names
-from lab.isa.cuda.structures import elements_of, parts_of, read_structures
+from lab.isa.cuda.struct_declarations import elements_of, parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.inference.geometry import infer_block

@@ -15,7 +15,16 @@ from tree_sitter import Node
 from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.kernels import SourceKernel, TemplateParameter, read_kernels, template_parameter, type_aliases
 from lab.isa.cuda.names import NameKind, declarations
-from lab.isa.cuda.tree import SourceTree, declarators, declared_name, find, function_around, parse, words, written
+from lab.isa.cuda.syntax_tree import (
+    SourceTree,
+    declarators,
+    declared_name,
+    find,
+    function_around,
+    parse,
+    words,
+    written,
+)
 from lab.isa.cuda.types import TYPE_NAMES
 
 _ASSUMED = "float"

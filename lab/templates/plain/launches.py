@@ -20,7 +20,7 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate
 from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.kernels import SourceKernel, read_kernels, template_parameter, type_aliases
-from lab.isa.cuda.tree import (
+from lab.isa.cuda.syntax_tree import (
     SourceTree,
     declarators,
     declared_name,

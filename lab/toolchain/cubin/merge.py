@@ -148,7 +148,7 @@ def split(listing: bytes, merged: Merged) -> list[bytes]:
 
     Returns:
         The listings in the order of the cubins. The column of live registers and the numbers of labels are still those
-        of the merged listing; `lab.toolchain.disassembly.layout` changes both.
+        of the merged listing; `lab.toolchain.disassembly.stable_layout` changes both.
 
     Raises:
         ValueError: A piece of the listing does not belong to exactly one cubin.

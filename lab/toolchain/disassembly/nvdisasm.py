@@ -3,8 +3,8 @@
 A call takes about 0.35 s of processor time before it reads a cubin, to set up the decoder of one architecture, and
 some 0.05 s for each cubin. So one call reads several (`lab.toolchain.cubin.merge`) and lists live registers with the
 code (without them where nvdisasm refuses them). nvdisasm's JSON (`--emit-json`) lacks live registers and would need a
-second call, so source lines come from the image itself (`lab.toolchain.cubin.lines`). `lab.toolchain.cache` avoids
-most calls.
+second call, so source lines come from the image itself (`lab.toolchain.cubin.debug_lines`). `lab.toolchain.cache`
+avoids most calls.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from lab.base.workers import environment
 from lab.isa.sass.lines import LineTable
 from lab.toolchain import locate
 from lab.toolchain.base import Disassembly, check_not_killed, first_error
-from lab.toolchain.cubin.lines import line_table
+from lab.toolchain.cubin.debug_lines import line_table
 from lab.toolchain.cubin.merge import Part, merge, part, split
 from lab.toolchain.disassembly.check import is_listing_of
-from lab.toolchain.disassembly.layout import laid_out
+from lab.toolchain.disassembly.stable_layout import laid_out
 
 INSTALL = "python -m pip install nvidia-cuda-nvdisasm"
 INSTALL_OLDER = "python -m pip install triton==3.4.0"

@@ -16,7 +16,7 @@ from lab.toolchain.base import Build, CompileRequest, can_target, first_error, i
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
-from lab.toolchain.nvrtc.library import NvrtcLibrary, load
+from lab.toolchain.nvrtc.libnvrtc import NvrtcLibrary, load
 from lab.toolchain.options import NVRTC, accepted
 from lab.toolchain.symbols import check_expressions, unresolved
 

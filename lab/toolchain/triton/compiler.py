@@ -24,7 +24,7 @@ from lab.base.errors import CompileError, MissingToolError
 from lab.base.files import scratch
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain import locate
-from lab.toolchain.base import Build, CompileRequest, can_target, check_not_killed, is_version
+from lab.toolchain.base import Build, CompiledLaunch, CompileRequest, can_target, check_not_killed, is_version
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.triton import worker
 from lab.toolchain.triton.source import TritonSource, restored
@@ -39,9 +39,8 @@ TIMEOUT_S = 600.0
 class Triton:
     """The toolchain, made by `find_triton`. Picklable. Its requests are those of `TritonSource`.
 
-    A build's `launch` has `threads` (of a block), `dynamic_shared_bytes`, `cluster` (blocks), and `hidden_pointers`:
-    pointers after the function's own arguments. They are null, except that the first points to `scratch_bytes` of
-    global memory per block if the function needs it, for the tensor descriptors that it creates.
+    The hidden pointers of a build's `launch` are null, except that the first points to global memory if the function
+    needs it, for the tensor descriptors that it creates.
 
     Attributes:
         python: The Python that has Triton.
@@ -96,14 +95,14 @@ class Triton:
             arch=request.arch,
             seconds=time.perf_counter() - started,
             symbols={source.function: answer["name"]},
-            launch={
-                "threads": entry.directives.get("reqntid", (32 * source.num_warps,))[0],
-                "dynamic_shared_bytes": answer["shared"],
-                "cluster": source.num_ctas,
-                "hidden_pointers": len(entry.parameters) - len(source.signature) + len(answer["absent"]),
-                **({"absent_arguments": sum(1 << place for place in answer["absent"])} if answer["absent"] else {}),
-                **({"scratch_bytes": answer["scratch"]} if answer["scratch"] else {}),
-            },
+            launch=CompiledLaunch(
+                threads=entry.directives.get("reqntid", (32 * source.num_warps,))[0],
+                dynamic_shared_bytes=answer["shared"],
+                cluster=source.num_ctas,
+                hidden_pointers=len(entry.parameters) - len(source.signature) + len(answer["absent"]),
+                scratch_bytes=answer["scratch"],
+                absent_arguments=tuple(answer["absent"]),
+            ),
         )
 
 

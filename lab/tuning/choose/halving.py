@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.sizes import Size
-from lab.tuning.file.sizes import Sizes
+from lab.tuning.file.size_lists import Sizes
 
 Ms = Mapping[str, Mapping[Size, float]]
 """Times in ms by kernel and size."""

@@ -17,7 +17,8 @@ from lab.templates import front_matter
 from lab.templates.front_matter import Template
 from lab.templates.instance import Instance
 from lab.tuning.file import names
-from lab.tuning.file.schema import (
+from lab.tuning.file.size_lists import Sizes, read
+from lab.tuning.file.tuning_schema import (
     BenchmarkModel,
     GroupModel,
     HalvingModel,
@@ -26,7 +27,6 @@ from lab.tuning.file.schema import (
     TimingModel,
     TuningFile,
 )
-from lab.tuning.file.sizes import Sizes, read
 from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000

@@ -17,7 +17,7 @@ from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.cli.live import server as module
-from lab.cli.live.page import PAGE
+from lab.cli.live.live_page import PAGE
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.server import LiveServer, inside
 

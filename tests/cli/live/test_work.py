@@ -9,7 +9,7 @@ from live_support import Clock, written
 from rich.console import Console
 
 from lab.cli.live import work
-from lab.cli.live.lines import EVERY_S, ProgressLines
+from lab.cli.live.progress_lines import EVERY_S, ProgressLines
 from lab.cli.live.snapshot import Stage
 from lab.cli.live.work import QUIET_S, WorkAccount, work_progress
 

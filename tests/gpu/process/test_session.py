@@ -12,9 +12,9 @@ from gpu_jobs import QUIET, KilledOnce, job
 
 from lab.base.errors import MissingToolError
 from lab.gpu.process.job import JobResult, JobStage
-from lab.gpu.process.link import WorkerEndedError, WorkerSilentError
 from lab.gpu.process.messages import Progress, Ready, Reply, SurveyReply, Unusable
 from lab.gpu.process.session import GpuSession
+from lab.gpu.process.worker_link import WorkerEndedError, WorkerSilentError
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
 from lab.templates.launches import Launches
 

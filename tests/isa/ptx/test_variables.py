@@ -7,7 +7,7 @@ import pytest
 from lab.base.errors import ReaderError
 from lab.isa.model import Variable
 from lab.isa.ptx.module import read_ptx
-from lab.isa.ptx.text import Cursor, PtxText
+from lab.isa.ptx.ptx_text import Cursor, PtxText
 from lab.isa.ptx.variables import read_declaration, read_parameters, read_words
 
 HEAD = ".version 8.5\n.target sm_90a, debug\n.address_size 64\n"

@@ -11,8 +11,8 @@ from lab.measured.timing import Kind
 from lab.report.charts.charts import curve_chart
 from lab.report.charts.definition import Lines, Ticks
 from lab.report.charts.explain import explain_charts, explained_rows
+from lab.report.facts.curve_explanation import FIGURES, CurveExplanation, ExplanatoryPoint
 from lab.report.facts.curves import Curve, curve
-from lab.report.facts.explain import FIGURES, CurveExplanation, ExplanatoryPoint
 from lab.store.figures import Response, response_of
 
 PREDICTED, MEASURED = Kind.PREDICTED, Kind.MEASURED

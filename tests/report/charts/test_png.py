@@ -16,8 +16,8 @@ from lab.measured.timing import Kind
 from lab.report.charts import charts, png
 from lab.report.charts.definition import Axis, Colours, Data, Lines, Means, Picture, Row, Scale, Scatter, Shade
 from lab.report.charts.explain import explain_charts
+from lab.report.facts.curve_explanation import FIGURES, CurveExplanation, ExplanatoryPoint
 from lab.report.facts.curves import curve
-from lab.report.facts.explain import FIGURES, CurveExplanation, ExplanatoryPoint
 from lab.report.gallery import chart_list, pictures
 from lab.store.figures import response_of
 

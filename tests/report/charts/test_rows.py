@@ -23,7 +23,7 @@ from lab.report.charts.rows import (
     ratio_columns,
     row_names,
 )
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.runs.sides import read_side
 from lab.store.figures import ranked, response_of
 

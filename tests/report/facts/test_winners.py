@@ -13,7 +13,7 @@ from lab.measured.timing import Samples
 from lab.recorded.run_records import Status
 from lab.report.facts.answer import answer
 from lab.report.facts.winners import MOST_SENTENCES, table
-from lab.report.registry.registry import columns_for
+from lab.report.registry.run_columns import columns_for
 from lab.report.render import render
 from lab.store.figures import response_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from matplotlib import image
 
-from lab.library.checked import CheckedSize
+from lab.library.checked_sizes import CheckedSize
 from lab.measured.timing import Samples
 from lab.report.tuning import checked_png
 

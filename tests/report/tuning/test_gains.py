@@ -10,7 +10,7 @@ from planted_tuning import GPU, LABEL, SIZES, invented, plant
 from lab.report.tuning.data import TuningAnalysis, analyse
 from lab.report.tuning.gains import MOST_GAINS, flop_per_byte, gains
 from lab.report.tuning.render import page
-from lab.report.tuning.rows import charts_of
+from lab.report.tuning.tuning_rows import charts_of
 from lab.store.tuning import TuningStore
 
 

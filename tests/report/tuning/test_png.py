@@ -10,7 +10,7 @@ from planted_tuning import GPU, LABEL, plant
 
 from lab.report.tuning import png
 from lab.report.tuning.data import analyse
-from lab.report.tuning.rows import TuningCharts, charts_of
+from lab.report.tuning.tuning_rows import TuningCharts, charts_of
 from lab.store.tuning import TuningStore
 
 

@@ -8,7 +8,7 @@ import pytest
 from lab.hardware.calibration import CONSTANTS, calibrated
 from lab.hardware.gpus import gpu_for
 from lab.runs.calibration.derive import RULES, MicroTimings, Timing, calibration_of, derive
-from lab.runs.calibration.measure import measured_before
+from lab.runs.calibration.microbenchmarks import measured_before
 
 REPORTS = Path(__file__).parents[3] / "reports" / "h200" / "micro"
 

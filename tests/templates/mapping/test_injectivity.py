@@ -8,7 +8,7 @@ from mappings import mappings
 from lab.templates.mapping.composed import ComposedMapping
 from lab.templates.mapping.dimension import Dimension, axis
 from lab.templates.mapping.injectivity import Collision, InjectivityProof, enumerated
-from lab.templates.mapping.model import LayoutMapping
+from lab.templates.mapping.mapping_model import LayoutMapping
 
 
 @given(mappings(), mappings())

@@ -7,7 +7,7 @@ from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.emulator.api import launch
-from lab.templates.mapping.facts import facts
+from lab.templates.mapping.mapping_facts import facts
 from lab.templates.mapping.scopes import SCOPES, LaunchShape, check_launch, number, units_of, wholes_of
 from lab.templates.mapping.text import parse
 

@@ -63,29 +63,29 @@ def test_a_function_becomes_a_build(made):
 
 
 def test_what_launches_must_know(made):
-    assert made.launch["threads"] == 128
-    assert made.launch["dynamic_shared_bytes"] > 0
-    assert made.launch["cluster"] == 1
+    assert made.launch.threads == 128
+    assert made.launch.dynamic_shared_bytes > 0
+    assert made.launch.cluster == 1
     [kernel] = read_ptx(made.ptx).kernels
     parameters = entry_parameters(kernel)
     assert [one.may_be_pointer for one in parameters[:4]] == [True, True, False, False]
-    assert made.launch["hidden_pointers"] == len(parameters) - 4
+    assert made.launch.hidden_pointers == len(parameters) - 4
     assert all(one.may_be_pointer for one in parameters[4:])
 
 
 def test_an_integer_that_is_always_1_is_a_constant(triton, made):
     fixed = triton.compile(replace(SOFTMAX, divisible=("out", "x"), ones=("row_stride",)).request("sm_90"))
-    assert fixed.launch["absent_arguments"] == 1 << 2
-    assert fixed.launch["hidden_pointers"] == made.launch["hidden_pointers"]
+    assert fixed.launch.absent_arguments == (2,)
+    assert fixed.launch.hidden_pointers == made.launch.hidden_pointers
     assert len(read_ptx(fixed.ptx).kernels[0].parameters) == len(read_ptx(made.ptx).kernels[0].parameters) - 1
     text = TEXT.replace("@triton.jit\ndef soft", "@triton.jit(do_not_specialize=['row_stride'])\ndef soft")
     general = triton.compile(replace(SOFTMAX, text=text, ones=("row_stride",)).request("sm_90"))
-    assert "absent_arguments" not in general.launch
+    assert general.launch.absent_arguments == ()
 
 
 def test_warps_and_constants_are_parameters(triton, made):
     wide = triton.compile(replace(SOFTMAX, num_warps=8, constants=(("BLOCK", 2048),)).request("sm_90"))
-    assert wide.launch["threads"] == 256
+    assert wide.launch.threads == 256
     assert wide.ptx != made.ptx
 
 

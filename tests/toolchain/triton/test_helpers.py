@@ -40,10 +40,13 @@ def test_nan_is_the_larger_and_the_smaller_and_division_rounds_down():
     j = (random.integers(1, 9, 32) * random.choice([-1, 1], 32)).astype(np.int32)
     larger, smaller = np.zeros((2, 32), np.float32)
     first, floor = np.zeros(1, np.int32), np.zeros(32, np.int32)
-    hidden = [np.zeros(1, np.uint64)] * build.launch["hidden_pointers"]
+    hidden = [np.zeros(1, np.uint64)] * build.launch.hidden_pointers
+    threads, shared = build.launch.threads, build.launch.dynamic_shared_bytes
+    assert threads is not None
+    assert shared is not None
     done = launch(
-        read_ptx(build.ptx), "f", 1, build.launch["threads"], [a, b, larger, smaller, first, i, j, floor, *hidden],
-        dynamic_shared_bytes=build.launch["dynamic_shared_bytes"],
+        read_ptx(build.ptx), "f", 1, threads, [a, b, larger, smaller, first, i, j, floor, *hidden],
+        dynamic_shared_bytes=shared,
     )  # fmt: skip
     assert done.clean
     np.testing.assert_array_equal(larger, np.maximum(a, b))

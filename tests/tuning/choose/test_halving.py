@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.tuning.choose import halving
-from lab.tuning.file.sizes import Sizes
+from lab.tuning.file.size_lists import Sizes
 
 GRID = tuple(itertools.product((16, 32, 64, 112, 176, 256, 352), (16, 32, 64, 112, 176), (3104,)))
 size = st.tuples(*(st.integers(1, 10**6) for _ in range(3)))

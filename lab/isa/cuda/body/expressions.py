@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.base.elements import ELEMENT_BYTES
-from lab.isa.cuda.body.model import (
+from lab.isa.cuda.body.polynomials import ONE, ZERO, Polynomial, atom, number
+from lab.isa.cuda.body.symbolic_values import (
     BLOCK,
     BLOCK_SIDES,
     GRID_SIDES,
@@ -25,8 +26,7 @@ from lab.isa.cuda.body.model import (
     Touch,
     Value,
 )
-from lab.isa.cuda.body.polynomials import ONE, ZERO, Polynomial, atom, number
-from lab.isa.cuda.tree import line, parse_expression, words, written
+from lab.isa.cuda.syntax_tree import line, parse_expression, words, written
 from lab.isa.cuda.types import TYPE_NAMES, element_type
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from lab.isa.cuda.body.names import Surroundings
+    from lab.isa.cuda.body.outer_declarations import Surroundings
 
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F']+|0[bB][01']+|\d[\d']*)[uUlLzZ]*")
 _DIVIDES_UP = re.compile(r"(?i)i?_?(ceil_?div(ide)?|div_?(round_?)?up|div_?ceil|cdiv|round_?up_?div|ceiling_?div\w*)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, Opaque
 from lab.isa.cuda.body.polynomials import ONE, ZERO, Monomial, Polynomial, atom, number
+from lab.isa.cuda.body.symbolic_values import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, Opaque
 
 _MOST_STEPS = 24
 _DEEPEST = 4

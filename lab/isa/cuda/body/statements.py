@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.isa.cuda.body.expressions import Expressions, bytes_of
-from lab.isa.cuda.body.model import BLOCK, THREAD, IndexBound, KernelBody, Opaque, Pointer, Stride, Structure, Value
-from lab.isa.cuda.body.names import Surroundings, assigned_in, surroundings
+from lab.isa.cuda.body.outer_declarations import Surroundings, assigned_in, surroundings
 from lab.isa.cuda.body.polynomials import ONE, ZERO, Polynomial, atom
+from lab.isa.cuda.body.symbolic_values import (
+    BLOCK,
+    THREAD,
+    IndexBound,
+    KernelBody,
+    Opaque,
+    Pointer,
+    Stride,
+    Structure,
+    Value,
+)
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter
-from lab.isa.cuda.structures import parts_of, read_structures
-from lab.isa.cuda.tree import (
+from lab.isa.cuda.struct_declarations import parts_of, read_structures
+from lab.isa.cuda.syntax_tree import (
     arrays_in,
     declarators,
     declared_name,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.isa.cuda.body.limits import Largest, Limits, Step
-from lab.isa.cuda.body.model import GlobalAccess, IndexBound, KernelBody, Touch
 from lab.isa.cuda.body.polynomials import ONE, ZERO, Polynomial, atom, number
+from lab.isa.cuda.body.symbolic_values import GlobalAccess, IndexBound, KernelBody, Touch
 
 _MOST_DIMENSIONS = 4
 

@@ -6,8 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.isa.cuda.body.limits import Limits
-from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, THREAD, GlobalAccess, IndexBound, KernelBody, SharedAccess
 from lab.isa.cuda.body.polynomials import ONE, Polynomial, atom, number
+from lab.isa.cuda.body.symbolic_values import (
+    BLOCK,
+    BLOCK_SIDES,
+    THREAD,
+    GlobalAccess,
+    IndexBound,
+    KernelBody,
+    SharedAccess,
+)
 
 _MOST_THREADS = 1024
 

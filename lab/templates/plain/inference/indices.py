@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.isa.cuda.body.limits import Limits
-from lab.isa.cuda.body.model import IndexBound, KernelBody, Touch
 from lab.isa.cuda.body.polynomials import ONE, Polynomial, number, product
+from lab.isa.cuda.body.symbolic_values import IndexBound, KernelBody, Touch
 from lab.templates.plain.inference.arrays import infer_array
 from lab.templates.plain.inference.texts import Texts
 

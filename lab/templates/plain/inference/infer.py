@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lab.isa.cuda.body.limits import Limits
-from lab.isa.cuda.body.model import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
 from lab.isa.cuda.body.polynomials import ONE, Polynomial, atom, number, product
+from lab.isa.cuda.body.symbolic_values import BLOCK, BLOCK_SIDES, GRID_SIDES, THREAD, IndexBound, KernelBody
 from lab.templates.plain.inference.arrays import ArrayUse, derived_strides, infer_array
 from lab.templates.plain.inference.geometry import LaunchSide, infer_block, infer_grid, replaced, used_axes
 from lab.templates.plain.inference.indices import infer_contents

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from lab.isa.cuda.body.expressions import Expressions, bytes_of
-from lab.isa.cuda.body.names import surroundings
+from lab.isa.cuda.body.outer_declarations import surroundings
 from lab.isa.cuda.body.polynomials import ONE, atom, number
-from lab.isa.cuda.tree import parse_expression
+from lab.isa.cuda.syntax_tree import parse_expression
 
 
 def value(text: str):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.isa.cuda.body.model import Touch
 from lab.isa.cuda.body.polynomials import Polynomial, atom, number
 from lab.isa.cuda.body.statements import read_body
+from lab.isa.cuda.body.symbolic_values import Touch
 from lab.isa.cuda.kernels import read_kernels
 
 X, B, D = atom("threadIdx.x"), atom("blockIdx.x"), atom("blockDim.x")
