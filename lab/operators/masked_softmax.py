@@ -13,8 +13,6 @@ A mask is one of:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -23,24 +21,19 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lab.base.elements import ELEMENT_BYTES
-from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Extent, Floats, Inputs, Problem
+from lab.operators.base import Array, Expected, Extent, Floats, Inputs
 from lab.operators.boxes import Index
 from lab.operators.indexed import IndexedInputs
-from lab.operators.matrices import check_leading
 from lab.operators.paged_inputs import blank, block_of, paged_lines
-from lab.operators.rows import RowOperator, rows_of
+from lab.operators.rows import RowOperator, RowProblem, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 _HIDDEN_SHARE = 0.125
 """Share of the elements of an additive mask that are -inf."""
 
-_CHUNK = 1 << 19
-"""Elements the reference computes at a time: a few such arrays fit in a core's cache."""
 
-
-class MaskedSoftmaxProblem(Problem):
+class MaskedSoftmaxProblem(RowProblem):
     """The rows of a matrix of scores.
 
     Attributes:
@@ -67,8 +60,6 @@ class MaskedSoftmaxProblem(Problem):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for name in ("ldx", "ldm", "ldy"):
-            check_leading(name, int(self[name]), self.n)
         if self.mask == "causal" and self.queries > self.n:
             raise ValueError(f"queries is {self.queries}, but a causal mask needs at most n, {self.n}")
         return self
@@ -105,7 +96,7 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
             arrays["M"] = empty(problem.queries * problem.ldm, dtype)
             rows_of(arrays["M"], problem.queries, n, problem.ldm)[...] = stored(added, dtype)
         arrays["Y"] = empty(m * problem.ldy, dtype)
-        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("Y",), required=self.required(problem))
+        return self.inputs_of(problem, arrays)
 
     def indexed_inputs(self, problem: MaskedSoftmaxProblem, seed: int) -> IndexedInputs:
         """Draw X and M page by page, as `inputs` fills them."""
@@ -123,37 +114,20 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
         if problem.mask == "additive":
             arrays["M"] = paged_lines("M", seed, (problem.queries, n, problem.ldm), dtype, added)
         arrays["Y"] = blank(m * problem.ldy, dtype)
-        return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
+        return self.indexed_inputs_of(problem, arrays)
 
     def expected_rows(self, problem: MaskedSoftmaxProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return the expected values of some rows of Y."""
+        """Compute some rows in float64 from X and M as stored, with a bound on each element's error.
+
+        The bound is that of `lab.operators.softmax.Softmax.expected_rows` plus the rounding of the scores, s = scale X
+        + mask: a product and a sum in float32 leave s within ``e = u (2 |scale X| + |mask|)`` of what it is, with
+        u = 2^-24. An element's exponential is off by its own e, relatively, and the sum by the mean of all e, weighted
+        by Y. A row that sees no finite score is NaN.
+        """
         along, mask = np.arange(problem.n), inputs.arrays.get("M")
         x = widened(block_of(inputs.arrays["X"], rows, along, problem.ldx))
         added = None if mask is None else widened(block_of(mask, rows % problem.queries, along, problem.ldm))
         return Expected(*_expected(problem, x, added, _visible(problem, rows)))
-
-    def reference(self, problem: MaskedSoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute Y in float64 from X and M as stored, with a bound on each element's error.
-
-        The bound is that of `lab.operators.softmax.Softmax.reference` plus the rounding of the scores, s = scale X +
-        mask: a product and a sum in float32 leave s within ``e = u (2 |scale X| + |mask|)`` of what it is, with
-        u = 2^-24. An element's exponential is off by its own e, relatively, and the sum by the mean of all e, weighted
-        by Y. A row that sees no finite score is NaN.
-        """
-        m, n = problem.m, problem.n
-        x, added = rows_of(inputs.arrays["X"], m, n, problem.ldx), inputs.arrays.get("M")
-        mask = None if added is None else rows_of(added, problem.queries, n, problem.ldm)
-        values, scale = np.empty((m, n)), np.empty((m, n))
-        step = max(1, _CHUNK // n)
-
-        def compute_rows(first: int) -> None:
-            rows = slice(first, first + step)
-            terms = None if mask is None else widened(mask[np.arange(m)[rows] % problem.queries])
-            values[rows], scale[rows] = _expected(problem, widened(x[rows]), terms, problem.visible[rows])
-
-        with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
-            list(pool.map(compute_rows, range(0, m, step)))
-        return {"Y": Expected(values, scale)}
 
     def flops(self, problem: MaskedSoftmaxProblem) -> int:
         """Count six operations per element, a product and softmax's five, and one more for an additive mask."""
@@ -166,10 +140,6 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
         return elements * ELEMENT_BYTES[problem.dtype]
 
 
-def _scalars(problem: MaskedSoftmaxProblem) -> dict[str, Scalar]:
-    return {key: problem[key] for key in ("m", "n", "queries", "scale", "ldx", "ldm", "ldy")}
-
-
 def _visible(problem: MaskedSoftmaxProblem, rows: Index) -> Index:
     """Return the number of visible elements of some rows."""
     if problem.mask != "causal":
@@ -180,7 +150,7 @@ def _visible(problem: MaskedSoftmaxProblem, rows: Index) -> Index:
 def _expected(
     problem: MaskedSoftmaxProblem, x: Floats, added: Floats | None, visible: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """Compute some rows in float64, and the error bound that `MaskedSoftmax.reference` explains."""
+    """Compute some rows in float64, and the error bound that `MaskedSoftmax.expected_rows` explains."""
     n, single = x.shape[1], UNIT["float32"]
     unit = 0.0 if problem.dtype == "float32" else UNIT[problem.dtype]
     with np.errstate(invalid="ignore", under="ignore"):

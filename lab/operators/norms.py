@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lab.base.elements import ELEMENT_BYTES
-from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Extent, Floats, Inputs, Problem
+from lab.operators.base import Array, Expected, Extent, Floats, Inputs
 from lab.operators.boxes import Index
 from lab.operators.indexed import IndexedInputs
-from lab.operators.matrices import check_leading
 from lab.operators.paged_inputs import blank, block_of, normal, paged_lines
-from lab.operators.rows import RowOperator, rows_of
+from lab.operators.rows import RowOperator, RowProblem, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 
-class NormProblem(Problem):
+class NormProblem(RowProblem):
     """The rows of a matrix.
 
     Attributes:
@@ -44,12 +42,6 @@ class NormProblem(Problem):
     epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
     ldx: Extent = Field(default_factory=lambda fields: fields["n"])
     ldy: Extent = Field(default_factory=lambda fields: fields["n"])
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_leading("ldx", self.ldx, self.n)
-        check_leading("ldy", self.ldy, self.n)
-        return self
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class _Norm(RowOperator[NormProblem]):
         )
         weights = {name: stored(rng.standard_normal(n, dtype=np.float32), dtype) for name in self.weights}
         arrays = {"X": x, **weights, "Y": y}
-        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("Y",), required=self.required(problem))
+        return self.inputs_of(problem, arrays)
 
     def indexed_inputs(self, problem: NormProblem, seed: int) -> IndexedInputs:
         """Draw X and the weights page by page, as `inputs` fills them."""
@@ -89,16 +81,10 @@ class _Norm(RowOperator[NormProblem]):
         arrays = {"X": paged_lines("X", seed, (m, n, problem.ldx), dtype, around_one)}
         arrays |= {name: paged_lines(name, seed, (1, n, n), dtype, normal(dtype)) for name in self.weights}
         arrays["Y"] = blank(m * problem.ldy, dtype)
-        return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
+        return self.indexed_inputs_of(problem, arrays)
 
     def expected_rows(self, problem: NormProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return the expected values of some rows of Y."""
-        x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
-        weights = {name: widened(inputs.arrays[name].read(0, problem.n)) for name in self.weights}
-        return _expected(problem, widened(x), weights)
-
-    def reference(self, problem: NormProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute Y in float64 from X and the weights as stored, with a bound on each element's error.
+        """Compute some rows in float64 from X and the weights as stored, with a bound on each element's error.
 
         With u = 2^-24 and s = 4 + 2 sqrt(n), a sum of n terms is off by at most s u times the sum of their magnitudes,
         since its rounding errors are independent of each other (Higham and Mary, 2019; `lab.operators.gemm`). With d
@@ -107,9 +93,9 @@ class _Norm(RowOperator[NormProblem]):
         sum of squares counts half, with quotient, root and reciprocal; the products; the bias; and storing, which
         rounds by v, the unit roundoff of an element type below float32.
         """
-        x = widened(rows_of(inputs.arrays["X"], problem.m, problem.n, problem.ldx))
-        weights = {name: widened(inputs.arrays[name]) for name in self.weights}
-        return {"Y": _expected(problem, x, weights)}
+        x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
+        weights = {name: widened(inputs.arrays[name].read(0, problem.n)) for name in self.weights}
+        return _expected(problem, widened(x), weights)
 
     def flops(self, problem: NormProblem) -> int:
         """Count a fixed number of operations per element."""
@@ -139,12 +125,8 @@ class RmsNorm(_Norm):
     operations = 4
 
 
-def _scalars(problem: NormProblem) -> dict[str, Scalar]:
-    return {key: problem[key] for key in ("m", "n", "epsilon", "ldx", "ldy")}
-
-
 def _expected(problem: NormProblem, x: Floats, weights: Mapping[str, Floats]) -> Expected:
-    """Compute some rows in float64, and the error bound that `_Norm.reference` explains."""
+    """Compute some rows in float64, and the error bound that `_Norm.expected_rows` explains."""
     n, dtype, u = problem.n, problem.dtype, UNIT["float32"]
     centred, weight = "B" in weights, weights["W"]
     bias = weights["B"] if centred else np.zeros(n)

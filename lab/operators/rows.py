@@ -6,23 +6,48 @@ every element type.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
+from pydantic import model_validator
 
-from lab.operators.base import Array, Expected, Operator, Problem
+from lab.base.expressions import Scalar
+from lab.operators.base import Array, Expected, Inputs, Operator, Problem
 from lab.operators.bfloat16 import BF16_NAN
 from lab.operators.boxes import Index
-from lab.operators.chosen import expected_of, verify_chosen, whole_at
-from lab.operators.indexed import IndexedInputs
-from lab.operators.matrices import padded, worst_element
+from lab.operators.chosen import expected_of, verify_chosen
+from lab.operators.indexed import IndexedArray, IndexedInputs, WholeArray
+from lab.operators.matrices import check_leading, padded, worst_element
 from lab.operators.stored import widened
-
-P = TypeVar("P", bound=Problem)
 
 _MOST_AT_ONCE: Final = 1 << 21
 """Maximum elements of the rows whose reference is computed for selected elements."""
+
+_CHUNK: Final = 1 << 19
+"""Elements the reference computes at a time: a few such arrays fit in a core's cache."""
+
+
+class RowProblem(Problem):
+    """The rows of one or more matrices, n columns each; every field that begins with `ld` is a row stride."""
+
+    @model_validator(mode="after")
+    def _rows_fit(self) -> Self:
+        for name in type(self).model_fields:
+            if name.startswith("ld"):
+                check_leading(name, int(self[name]), int(self["n"]))
+        return self
+
+    @property
+    def numbers(self) -> dict[str, Scalar]:
+        """The declared fields that are numbers, in order: a kernel's scalar arguments."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in fields.items() if not isinstance(value, str)}
+
+
+P = TypeVar("P", bound=RowProblem)
 
 
 class RowOperator(Operator[P]):
@@ -48,14 +73,33 @@ class RowOperator(Operator[P]):
         """Return the output if every element of its buffer is written: its rows have no padding."""
         return (self.output,) if problem[self.leading] == problem["n"] else ()
 
-    def expected_rows(
-        self,
-        problem: P,  # noqa: ARG002 - operators that override this use it
-        inputs: IndexedInputs,  # noqa: ARG002
-        rows: Index,  # noqa: ARG002
-    ) -> Expected | None:
-        """Return the expected values of some rows; None if they can only be computed as a whole."""
-        return None
+    def inputs_of(self, problem: P, arrays: Mapping[str, Array]) -> Inputs:
+        """Return the inputs with these arrays."""
+        return Inputs(problem.numbers, arrays, (self.output,), self.required(problem))
+
+    def indexed_inputs_of(self, problem: P, arrays: Mapping[str, IndexedArray]) -> IndexedInputs:
+        """Return the inputs with these arrays, which are generated when they are read."""
+        return IndexedInputs(problem.numbers, arrays, (self.output,), self.required(problem))
+
+    @abstractmethod
+    def expected_rows(self, problem: P, inputs: IndexedInputs, rows: Index) -> Expected:
+        """Return the expected values of some rows, and a bound on each element's error."""
+
+    def reference(self, problem: P, inputs: Inputs) -> Mapping[str, Expected]:
+        """Compute all rows as `expected_rows` does."""
+        m, n = int(problem["m"]), int(problem["n"])
+        indexed = self.indexed_inputs_of(problem, {name: WholeArray(array) for name, array in inputs.arrays.items()})
+        values, scale = np.empty((m, n)), np.empty((m, n))
+        step = max(1, _CHUNK // n)
+
+        def compute_rows(first: int) -> None:
+            rows = slice(first, min(m, first + step))
+            expected = self.expected_rows(problem, indexed, np.arange(rows.start, rows.stop))
+            values[rows], scale[rows] = expected.values, expected.scale
+
+        with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
+            list(pool.map(compute_rows, range(0, m, step)))
+        return {self.output: Expected(values, scale)}
 
     def representative(self, problem: P, indices: Mapping[str, Index]) -> Mapping[str, Index]:
         """Thin out the selected elements to as many rows as are quick to compute."""
@@ -68,16 +112,12 @@ class RowOperator(Operator[P]):
         kept_rows = rows[np.linspace(0, len(rows) - 1, max_rows).astype(np.int64)]
         return {self.output: elements[np.isin(row_indices, kept_rows)]}
 
-    def reference_at(
-        self, problem: P, inputs: IndexedInputs, indices: Mapping[str, Index]
-    ) -> Mapping[str, Expected] | None:
+    def reference_at(self, problem: P, inputs: IndexedInputs, indices: Mapping[str, Index]) -> Mapping[str, Expected]:
         """Compute selected elements from their rows; padding must stay NaN."""
         rows, columns = np.divmod(indices[self.output], int(problem[self.leading]))
         used = columns < int(problem["n"])
         chosen, back = np.unique(rows[used], return_inverse=True)
         expected = self.expected_rows(problem, inputs, chosen)
-        if expected is None:
-            return whole_at(self, problem, inputs, indices)
         at = back, columns[used]
         return {self.output: expected_of(expected.values[at], expected.scale[at], used, 1.0)}
 

@@ -5,32 +5,26 @@ Row-major: element (i, j) of X lies at ``i ldx + j``. Arithmetic is done in floa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lab.base.elements import ELEMENT_BYTES
-from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
+from lab.operators.base import Expected, Extent, Floats, Inputs
 from lab.operators.boxes import Index
 from lab.operators.indexed import IndexedInputs
-from lab.operators.matrices import check_leading
 from lab.operators.paged_inputs import blank, block_of, normal, paged_lines
-from lab.operators.rows import RowOperator, rows_of
+from lab.operators.rows import RowOperator, RowProblem, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 _SPECIAL_ROWS = 10
-_CHUNK = 1 << 19
-"""Elements the reference computes at a time: a few such arrays fit in a core's cache."""
 
 
-class SoftmaxProblem(Problem):
+class SoftmaxProblem(RowProblem):
     """The rows of a matrix.
 
     Attributes:
@@ -49,12 +43,6 @@ class SoftmaxProblem(Problem):
     n: Extent
     ldx: Extent = Field(default_factory=lambda fields: fields["n"])
     ldy: Extent = Field(default_factory=lambda fields: fields["n"])
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_leading("ldx", self.ldx, self.n)
-        check_leading("ldy", self.ldy, self.n)
-        return self
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ class Softmax(RowOperator[SoftmaxProblem]):
         x, y = (empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
         rows_of(x, m, n, problem.ldx)[...] = stored(values, dtype)
         arrays = {"X": x, "Y": y}
-        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("Y",), required=self.required(problem))
+        return self.inputs_of(problem, arrays)
 
     def indexed_inputs(self, problem: SoftmaxProblem, seed: int) -> IndexedInputs | None:
         """Draw X page by page; `special` rows are made as `inputs` makes them."""
@@ -90,15 +78,10 @@ class Softmax(RowOperator[SoftmaxProblem]):
         m, n, dtype = problem.m, problem.n, problem.dtype
         x = paged_lines("X", seed, (m, n, problem.ldx), dtype, normal(dtype))
         arrays = {"X": x, "Y": blank(m * problem.ldy, dtype)}
-        return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
+        return self.indexed_inputs_of(problem, arrays)
 
     def expected_rows(self, problem: SoftmaxProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return the expected values of some rows of Y."""
-        x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
-        return Expected(*_expected(widened(x), problem.dtype))
-
-    def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute softmax in float64 from X as stored, with a bound on each element's error.
+        """Compute some rows in float64 from X as stored, with a bound on each element's error.
 
         The bound is, with d the distance of X[i, j] from its row's maximum, u = 2^-24 and v the unit roundoff of the
         element type, ``Y[i, j] (3 u d + u (20 + 2 sqrt(n)) + v)`` (v only below float32):
@@ -115,18 +98,8 @@ class Softmax(RowOperator[SoftmaxProblem]):
 
         A row with a NaN or a +inf, or of nothing but -inf, is NaN throughout.
         """
-        m, n, dtype = problem.m, problem.n, problem.dtype
-        x = rows_of(inputs.arrays["X"], m, n, problem.ldx)
-        values, scale = np.empty((m, n)), np.empty((m, n))
-        step = max(1, _CHUNK // n)
-
-        def compute_rows(first: int) -> None:
-            rows = slice(first, first + step)
-            values[rows], scale[rows] = _expected(widened(x[rows]), dtype)
-
-        with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
-            list(pool.map(compute_rows, range(0, m, step)))
-        return {"Y": Expected(values, scale)}
+        x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
+        return Expected(*_expected(widened(x), problem.dtype))
 
     def flops(self, problem: SoftmaxProblem) -> int:
         """Count 5 m n: comparison, subtraction, exponential, addition, division."""
@@ -137,12 +110,8 @@ class Softmax(RowOperator[SoftmaxProblem]):
         return 2 * problem.m * problem.n * ELEMENT_BYTES[problem.dtype]
 
 
-def _scalars(problem: SoftmaxProblem) -> dict[str, Scalar]:
-    return {key: problem[key] for key in ("m", "n", "ldx", "ldy")}
-
-
 def _expected(x: Floats, dtype: str) -> tuple[Floats, Floats]:
-    """Compute softmax of some rows in float64, and the error bound that `Softmax.reference` explains."""
+    """Compute softmax of some rows in float64, and the error bound that `Softmax.expected_rows` explains."""
     single, unit, n = UNIT["float32"], UNIT[dtype], x.shape[1]
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         distance = x - x.max(axis=1, keepdims=True)

@@ -5,26 +5,23 @@ Y is the softmax of the forward pass (`lab.operators.softmax`), dY the incoming 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lab.base.elements import ELEMENT_BYTES
-from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Extent, Floats, Inputs, Problem
+from lab.operators.base import Array, Expected, Extent, Floats, Inputs
 from lab.operators.boxes import Index
 from lab.operators.indexed import IndexedInputs
-from lab.operators.matrices import check_leading
 from lab.operators.paged_inputs import blank, block_of, normal, paged_lines
-from lab.operators.rows import RowOperator, rows_of
+from lab.operators.rows import RowOperator, RowProblem, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 
-class SoftmaxBackwardProblem(Problem):
+class SoftmaxBackwardProblem(RowProblem):
     """The rows of three matrices.
 
     Attributes:
@@ -42,12 +39,6 @@ class SoftmaxBackwardProblem(Problem):
     ldy: Extent = Field(default_factory=lambda fields: fields["n"])
     lddy: Extent = Field(default_factory=lambda fields: fields["n"])
     lddx: Extent = Field(default_factory=lambda fields: fields["n"])
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        for name in ("ldy", "lddy", "lddx"):
-            check_leading(name, int(self[name]), self.n)
-        return self
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         arrays = {name: empty(m * int(problem[f"ld{name.lower()}"]), dtype) for name in ("Y", "dY", "dX")}
         rows_of(arrays["Y"], m, n, problem.ldy)[...] = stored(powers / powers.sum(axis=1, keepdims=True), dtype)
         rows_of(arrays["dY"], m, n, problem.lddy)[...] = stored(rng.standard_normal((m, n), dtype=np.float32), dtype)
-        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("dX",), required=self.required(problem))
+        return self.inputs_of(problem, arrays)
 
     def indexed_inputs(self, problem: SoftmaxBackwardProblem, seed: int) -> IndexedInputs:
         """Draw Y and dY page by page; rows of Y are exponentials over their expected sum, and add up to about 1."""
@@ -82,17 +73,10 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
             "dY": paged_lines("dY", seed, (m, n, problem.lddy), dtype, normal(dtype)),
             "dX": blank(m * problem.lddx, dtype),
         }
-        return IndexedInputs(_scalars(problem), arrays, ("dX",), self.required(problem))
+        return self.indexed_inputs_of(problem, arrays)
 
     def expected_rows(self, problem: SoftmaxBackwardProblem, inputs: IndexedInputs, rows: Index) -> Expected:
-        """Return the expected values of some rows of dX."""
-        along = np.arange(problem.n)
-        y = block_of(inputs.arrays["Y"], rows, along, problem.ldy)
-        dy = block_of(inputs.arrays["dY"], rows, along, problem.lddy)
-        return _expected(widened(y), widened(dy), problem.dtype)
-
-    def reference(self, problem: SoftmaxBackwardProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute dX in float64 from Y and dY as stored, with a bound on each element's error.
+        """Compute some rows in float64 from Y and dY as stored, with a bound on each element's error.
 
         With u = 2^-24, s the sum, and t the sum of |Y dY|, the bound is ``|Y| (u (4 + 2 sqrt(n)) t + 3 u (|dY| + |s|))
         + v |dX|``: products and additions of the sum round by u each, and the errors of n additions are independent of
@@ -100,10 +84,10 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         product round once each; and storing rounds by v, the unit roundoff of an element type below float32. Results
         below `lab.operators.stored.LEAST` may be flushed.
         """
-        m, n = problem.m, problem.n
-        y = widened(rows_of(inputs.arrays["Y"], m, n, problem.ldy))
-        dy = widened(rows_of(inputs.arrays["dY"], m, n, problem.lddy))
-        return {"dX": _expected(y, dy, problem.dtype)}
+        along = np.arange(problem.n)
+        y = block_of(inputs.arrays["Y"], rows, along, problem.ldy)
+        dy = block_of(inputs.arrays["dY"], rows, along, problem.lddy)
+        return _expected(widened(y), widened(dy), problem.dtype)
 
     def flops(self, problem: SoftmaxBackwardProblem) -> int:
         """Count 4 m n: a product and an addition for the sum, a difference and a product for the result."""
@@ -114,12 +98,8 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         return 3 * problem.m * problem.n * ELEMENT_BYTES[problem.dtype]
 
 
-def _scalars(problem: SoftmaxBackwardProblem) -> dict[str, Scalar]:
-    return {key: problem[key] for key in ("m", "n", "ldy", "lddy", "lddx")}
-
-
 def _expected(y: Floats, dy: Floats, dtype: str) -> Expected:
-    """Compute some rows in float64, and the error bound that `SoftmaxBackward.reference` explains."""
+    """Compute some rows in float64, and the error bound that `SoftmaxBackward.expected_rows` explains."""
     products, single, n = y * dy, UNIT["float32"], y.shape[1]
     total = products.sum(axis=1, keepdims=True)
     dx = y * (dy - total)

@@ -5,14 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from mistakes import coded
 
+from lab.base.errors import UserError
 from lab.measured.timing import Merit
-from lab.operators.base import Expected, Extent, Inputs, Problem
-from lab.operators.rows import RowOperator, rows_of
+from lab.operators import rows
+from lab.operators.base import Expected, Extent, Inputs
+from lab.operators.boxes import Index
+from lab.operators.indexed import IndexedInputs
+from lab.operators.rows import RowOperator, RowProblem, rows_of
 from lab.operators.stored import empty
 
 
-class NegationProblem(Problem):
+class NegationProblem(RowProblem):
     m: Extent
     n: Extent
     ldz: Extent
@@ -27,13 +32,13 @@ class Negation(RowOperator[NegationProblem]):
 
     def inputs(self, problem: NegationProblem, seed: int) -> Inputs:
         del seed
-        return Inputs({}, {"Z": empty(problem.m * problem.ldz, "float32")}, ("Z",))
+        return self.inputs_of(problem, {"Z": empty(problem.m * problem.ldz, "float32")})
 
-    def reference(self, problem: NegationProblem, inputs: Inputs) -> Mapping[str, Expected]:
+    def expected_rows(self, problem: NegationProblem, inputs: IndexedInputs, chosen: Index) -> Expected:
         del inputs
-        values = -np.arange(problem.m * problem.n, dtype=np.float64).reshape(problem.m, problem.n)
-        values[1] = np.nan
-        return {"Z": Expected(values, np.full_like(values, 0.5))}
+        values = -(chosen[:, None] * problem.n + np.arange(problem.n, dtype=np.float64))
+        values[chosen == 1] = np.nan
+        return Expected(values, np.full_like(values, 0.5))
 
     def flops(self, problem: NegationProblem) -> int:
         return problem.m * problem.n
@@ -81,3 +86,20 @@ def test_element_by_element_padding_and_rows_without_numbers_are_nan() -> None:
     scale = laid["Z"].scale
     assert tolerance == 1.0
     assert np.isnan(np.asarray(scale).reshape(3, 6)).sum(axis=1).tolist() == [2, 6, 2]
+
+
+def test_large_problems_are_computed_in_chunks_of_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = OPERATOR.problem({"m": 7, "n": 4, "ldz": 4})
+    inputs = OPERATOR.inputs(problem, 0)
+    whole = OPERATOR.reference(problem, inputs)["Z"]
+    monkeypatch.setattr(rows, "_CHUNK", 9)
+    chunked = OPERATOR.reference(problem, inputs)["Z"]
+    assert whole.values[6, 3] == -27
+    np.testing.assert_array_equal(chunked.values, whole.values)
+    np.testing.assert_array_equal(chunked.scale, whole.scale)
+
+
+def test_numbers_are_a_kernels_scalars_and_rows_fit_their_stride() -> None:
+    assert PROBLEM.numbers == {"m": 3, "n": 4, "ldz": 6}
+    with pytest.raises(UserError, check=coded("wrong-value", key="problem.ldz", found=3)):
+        OPERATOR.problem({"m": 3, "n": 4, "ldz": 3})
