@@ -133,7 +133,7 @@ def judged(ptx, entry):
     assert run_sequence(ptx, launches, memory, how)[0].clean
     reference = computed.reference({}, inputs)
     assert computed.verify({}, reference, memory.outputs)[0] <= 1e-5
-    return Judged(ptx, launches, cast("Operator[Any]", computed), {}, reference, how, memory, 100, 1)
+    return Judged(ptx, launches, cast("Operator[Any]", computed), {}, reference, how, memory, 100, 0)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,22 @@ def test_what_depends_on_a_condition_is_suspect_under_it(ptx, entry, condition, 
 def test_quicker_checks_find_the_same_faults(ptx, monkeypatch, checks, entry, faulty):
     monkeypatch.setattr(conditions, "_CHECKS", checks)
     assert bool(other_conditions(judged(ptx, entry))[0]) == faulty
+
+
+def test_quicker_checks_try_the_same_orders(ptx, monkeypatch):
+    orders = []
+    for checks in (conditions._CHECKS, QUICKER):
+        tried = set[int | None]()
+
+        def again(_judged, how, memory=None, tried=tried):
+            tried.add(how.schedule)
+            return "", None
+
+        monkeypatch.setattr(conditions, "_CHECKS", checks)
+        monkeypatch.setattr(conditions, "_again", again)
+        assert other_conditions(judged(ptx, "tickets")) == ((), ())
+        orders.append(tried)
+    assert orders == [{None, 1, 2}, {1, 2}]
 
 
 def test_a_kernel_that_no_condition_matters_to_is_not_executed_again(ptx, monkeypatch):
