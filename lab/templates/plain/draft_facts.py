@@ -205,6 +205,7 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
         },
         {paths.get(name, name): int(value) for name, value in launch.values.items() if value.isdecimal()},
         launch.shares,
+        launch.counts,
     )
     return infer(read, known)
 

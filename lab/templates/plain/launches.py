@@ -56,6 +56,7 @@ class HostLaunch:
         grid: Blocks along x, y and z, as far as there are several; empty where they are unknown.
         block: Threads of a block, likewise.
         shared_bytes: Dynamic shared memory of a block; empty where there is none, or nobody knows how much.
+        counts: The host's variables that are sides of the grid; empty where a side is another expression.
         shared_words: These bytes as the host has them.
         values: What the host passes for the kernel's numbers, by their names.
         shares: The host passes one variable for several of them, so that a size in the grid may be the wrong one.
@@ -71,6 +72,7 @@ class HostLaunch:
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
     shared_bytes: str = ""
+    counts: tuple[str, ...] = ()
     shared_words: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     shares: bool = False
@@ -210,6 +212,7 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
             reader.sides(grid, is_fixed=False) if grid else (),
             reader.sides(block, is_fixed=True) if block else (),
             bytes_ if shared and (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
+            reader.variables(grid) if grid else (),
             _joined(shared) if shared else "",
             {one.name: value for one, part in passed if not one.is_pointer and (value := numbers.number(part))},
             len({word for word, _ in sizes}) < len(sizes),
@@ -366,6 +369,11 @@ class _Reader:
         while len(sides) > 1 and sides[-1] == "1":
             sides.pop()
         return tuple(sides) if all(sides) else ()
+
+    def variables(self, expression: Node) -> tuple[str, ...]:
+        """Return the variable of each side of a grid, empty for a side that is another expression; () without any."""
+        names = tuple(_variable(side) for side in self._listed(expression))
+        return names if any(names) else ()
 
     def side(self, expression: Node, *, is_fixed: bool) -> str:
         """Translate an expression; return "" if it is unknown.

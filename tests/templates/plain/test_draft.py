@@ -445,3 +445,17 @@ def test_sides_that_the_host_does_not_pass_alike_are_emulated_with_different_len
 }
 """
     assert drafted(kernel + host)[0]["emulate"] == emulated
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("void f(int tokens) { k<<<tokens, 256>>>(x, 8); }", "tokens"),
+        ("void f(int t) { k<<<t * 2, 256>>>(x, 8); }", "blocks"),
+        ("", "blocks"),
+    ],
+)
+def test_rows_that_only_the_grid_counts_are_called_as_the_host_calls_them(host, name):
+    kernel = "__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }\n"
+    values, _ = drafted(kernel + host)
+    assert (values["grid"], values["arguments"]["x"]) == (name, f"out float32[{name}, n]")
