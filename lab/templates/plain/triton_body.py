@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ class BodyUse:
         is_index: What is read there is part of an address.
         lengths: The elements that each access reaches: an argument that the mask compares the offset with, the axis of
             the program's number that is the offset, or None for an access of another form.
+        places: The offset and the mask of each access, as the source has them; a name where the pointer moves.
     """
 
     loaded: bool = False
@@ -28,6 +30,7 @@ class BodyUse:
     atomic: bool = False
     is_index: bool = False
     lengths: set[str | int | None] = field(default_factory=set)
+    places: set[str] = field(default_factory=set)
 
     @property
     def length(self) -> str | int | None:
@@ -67,11 +70,19 @@ def uses_of(function: ast.FunctionDef) -> dict[str, BodyUse]:
             use.stored |= kind == "store"
             use.atomic |= kind in _ATOMICS
             use.lengths.add(_length(node, values, names - moved))
+            use.places.add(base if base in moved else _place(node, base))
             for name in {inner.id for inner in ast.walk(node.args[0]) if isinstance(inner, ast.Name)} & values.keys():
                 source = _loaded_from(values[name], bases, names)
                 if source in found:
                     found[source].is_index = True
     return found
+
+
+def _place(access: ast.Call, base: str) -> str:
+    """Return the offset and the mask of an access; see `BodyUse.places`."""
+    mask = next((ast.unparse(keyword.value) for keyword in access.keywords if keyword.arg == "mask"), "")
+    offset = re.sub(rf"(?<!\w){base}(?!\w)", "", ast.unparse(access.args[0]))
+    return f"{offset}, {mask}"
 
 
 def _length(access: ast.Call, values: Mapping[str, ast.expr], names: set[str]) -> str | int | None:

@@ -170,8 +170,13 @@ def _shape(name: str, tensor: Tensor, of: _Drafting) -> tuple[list[str], bool]:
         return sides, True
     if sides:
         return [one or "1" for one in tensor.shape], False
-    if (length := _length(of.uses.get(name, BodyUse()), of)) is not None:
+    use = of.uses.get(name, BodyUse())
+    if (length := _length(use, of)) is not None:
         return [length], True
+    for other, array in of.arrays.items():
+        known = [side for side in array.shape if side is not None]
+        if known and len(known) == len(array.shape) and use.places and use.places <= of.uses[other].places:
+            return known, True
     names = [
         argument.name
         for argument in of.function.arguments
