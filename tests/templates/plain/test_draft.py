@@ -459,3 +459,18 @@ def test_rows_that_only_the_grid_counts_are_called_as_the_host_calls_them(host, 
     kernel = "__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }\n"
     values, _ = drafted(kernel + host)
     assert (values["grid"], values["arguments"]["x"]) == (name, f"out float32[{name}, n]")
+
+
+def test_the_threads_of_a_block_have_a_name_that_the_kernel_does_not_have():
+    kernel = """__global__ void k(float *x, int threads) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < threads) x[i] = 1;
+}
+void f(float *x, int threads) { k<<<(threads + 255) / 256, 256>>>(x, threads); }
+"""
+    values, _ = drafted(kernel)
+    assert (values["block"], list(values["parameters"]), list(values["problem"])) == (
+        "threads_",
+        ["threads_"],
+        ["threads"],
+    )
