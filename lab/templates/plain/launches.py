@@ -66,6 +66,7 @@ class HostLaunch:
         line: The source line of the launch; 0 where there is none.
         stream: The stream as the host calls it; empty for the default stream.
         inside: Arrays of which the host passes a pointer behind their first element: `x + 3`, `&x[3]`.
+        bytes_set: What `cudaMemset` fills arrays with that the host copies nothing to, by their names.
     """
 
     template: tuple[str, ...] = ()
@@ -82,6 +83,7 @@ class HostLaunch:
     line: int = 0
     stream: str = ""
     inside: frozenset[str] = frozenset()
+    bytes_set: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an error
@@ -222,6 +224,7 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
             line(launch),
             _joined(stream) if stream is not None and written(stream) != "0" else "",
             frozenset(one.name for one, part in passed if one.is_pointer and _is_moved(part)),
+            _bytes_set(host, buffers, numbers),
         )
 
 
@@ -257,6 +260,17 @@ def _filled(host: HostCode) -> set[str]:
         if function.startswith(("cudaMemset", "cudaMemcpy", "cudaMallocManaged", "cudaMallocHost")) and arguments:
             filled.add(_designated(arguments[0]))
     return filled
+
+
+def _bytes_set(host: HostCode, buffers: Mapping[str, str], numbers: _Reader) -> dict[str, int]:
+    """Return the byte that the host fills arrays with; none for an array that it fills otherwise, too."""
+    given: dict[str, set[str]] = {}
+    for function, arguments in _calls(host):
+        if function.startswith(("cudaMemset", "cudaMemcpy", "cudaMallocManaged")) and len(arguments) > 1:
+            is_set = function in ("cudaMemset", "cudaMemsetAsync")
+            given.setdefault(_designated(arguments[0]), set()).add(numbers.number(arguments[1]) if is_set else "")
+    words = {name: given.get(word, {""}) for name, word in buffers.items()}
+    return {name: int(next(iter(of))) & 0xFF for name, of in words.items() if len(of) == 1 and "" not in of}
 
 
 def _calls(host: HostCode) -> Iterator[tuple[str, list[Node]]]:
@@ -435,7 +449,8 @@ class _Reader:
             name = written(node)
             return self._names[name] if name in self._names else self._within(self._value(name))
         if node.type == "number_literal" and (number := _INTEGER.fullmatch(written(node))):
-            return number[1].replace("'", "")
+            digits = number[1].replace("'", "")
+            return str(int(digits, 16)) if digits[:2] in ("0x", "0X") else digits
         if node.type == "sizeof_expression":
             return _bytes_of(" ".join(words(node)[2:-1]))
         if node.type == "field_expression":

@@ -474,3 +474,29 @@ void f(float *x, int threads) { k<<<(threads + 255) / 256, 256>>>(x, threads); }
         ["threads_"],
         ["threads"],
     )
+
+
+@pytest.mark.parametrize(
+    ("fill", "table"),
+    [
+        ("cudaMemset(t, 0xff, cap * 4);", "inout uint32[capacity] = full((capacity), 4294967295)"),
+        ("cudaMemset(t, 0, cap * 4);", "inout uint32[capacity] zeros"),
+        ("", "inout uint32[capacity] zeros"),
+    ],
+)
+def test_a_table_holds_what_the_host_sets_its_bytes_to(fill, table):
+    """Open addressing never ends in a table without an empty slot."""
+    text = f"""__global__ void insert(const unsigned *keys, unsigned *table, unsigned capacity, int n) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  unsigned slot = keys[i] & (capacity - 1);
+  while (atomicCAS(&table[slot], 0xffffffffu, keys[i]) != 0xffffffffu) slot = (slot + 1) & (capacity - 1);
+}}
+int main() {{
+  int n = 5000; unsigned cap = 16384, *k, *t;
+  cudaMalloc(&t, cap * 4); {fill}
+  insert<<<(n + 255) / 256, 256>>>(k, t, cap, n);
+}}
+"""
+    values, _ = drafted(text)
+    assert (values["arguments"]["table"], values["emulate"]["capacity"]) == (table, 16384)
