@@ -136,9 +136,10 @@ def triton_file(tmp_path):
 
 
 def test_a_triton_function_is_tried_and_what_its_host_does_not_say_is_a_guess(triton_file):
+    triton_file.write_text(TRITON.replace("tl.load(x + at,", "tl.load(x + 2 * at,"))
     draft = try_draft(triton_file, Asked())
     assert draft.experiment["source"] == f"{triton_file}:add"
-    assert {guess.key for guess in draft.guesses} == {"arguments.out", "arguments.x", "parameters.BLOCK", "grid"}
+    assert {guess.key for guess in draft.guesses} == {"arguments.x", "parameters.BLOCK", "grid"}
     options = {guess.key: guess.option for guess in draft.guesses}
     assert options["arguments.x"] == "--argument 'x=…'"
     assert options["parameters.BLOCK"] == "-D BLOCK=…"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.declared import declared_constants
@@ -183,7 +184,8 @@ def _sizes_of(name: str, facts: DraftFacts) -> tuple[str, str]:
         return (_SIDE, _SIDE_EMULATED) if is_side else (_LARGE, _LARGE_EMULATED)
     path = facts.paths.get(name, name)
     if path in inference.units:
-        return "1", "1"
+        own = facts.launch.values.get(name, "1")
+        return (own, own) if own.isdigit() else ("1", "1")
     if path in inference.small:
         return "256", "256"
     if name in inference.free:
@@ -254,6 +256,9 @@ def _inferred_argument(
     if direction == "out " and inner and _leaves_members(parameter, inner, facts.body):
         direction = "out partial "
     contents = array.contents or ("zeros" if array.accumulates else "")
+    byte = facts.launch.bytes_set.get(parameter.name)
+    if byte is not None and direction == "inout " and "int" in dtype:
+        contents = _filled(dtype, shape, byte)
     value = f"{direction}{dtype}[{shape}]{' ' if contents else ''}{contents}"
     guess, reason = None, array.guess
     if parameter.name in facts.launch.inside:
@@ -264,6 +269,12 @@ def _inferred_argument(
         key = f"arguments.{parameter.name}"
         guess = Guess(key, value, reason, f"--argument '{parameter.name}={value}'")
     return _Line(f'  {parameter.name}: "{value}"', check, f"inferred: line {array.line}" if array.line else "", guess)
+
+
+def _filled(dtype: str, shape: str, byte: int) -> str:
+    """Return the contents of an array of integers all of whose bytes are the same."""
+    value = int.from_bytes(bytes([byte]) * ELEMENT_BYTES[dtype], "little", signed=dtype.startswith("int"))
+    return f"= full(({shape}), {value})" if value else "zeros"
 
 
 def _leaves_members(parameter: SourceParameter, members: Sequence[SourceParameter], body: str) -> bool:

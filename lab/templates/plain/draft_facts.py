@@ -96,6 +96,8 @@ def draft_facts(text: str, kernel: SourceKernel, *, keeps_block: bool = False) -
     elements = {
         parameter.name: found for parameter in kernel.parameters if (found := elements_of(parameter, structures))
     }
+    given = {one.name for one in (*kernel.parameters, *chain(*members.values()))}
+    own_block = f"{_BLOCK}_" if _BLOCK in given else _BLOCK
     values = [candidate for candidate in (*kernel.parameters, *chain(*members.values())) if not candidate.is_pointer]
     integers = [value.name for value in values if value.dtype in _INTEGERS and value.name and value.lanes == 1]
     excluded = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
@@ -113,8 +115,8 @@ def draft_facts(text: str, kernel: SourceKernel, *, keeps_block: bool = False) -
         sides = []
     is_kept = bool(passed) or (keeps_block and bool(launch.block))
     if not sides and not is_kept and _is_any_block(launch, kernel, body) and not _says_block(text, kernel, parameters):
-        parameters[_BLOCK] = _THREADS
-        sides = [_BLOCK]
+        parameters[own_block] = _THREADS
+        sides = [own_block]
     if sides and launch.block not in ((), tuple(sides)):
         launch = _swept(launch, sides)
     flags = {
@@ -126,10 +128,12 @@ def draft_facts(text: str, kernel: SourceKernel, *, keeps_block: bool = False) -
         parameters[name] = f"[{host_arguments[name]}]" if host_arguments[name].isdecimal() else parameters[name]
     cluster = launched_cluster(text, kernel)
     inference = (
-        None if cluster else _inferred(text, kernel, parameters, integers, (paths, members), launch, tuple(sides))
+        None
+        if cluster
+        else _inferred(text, kernel, parameters, integers, (paths, members), launch, tuple(sides), own_block)
     )
     if inference is not None:
-        parameters.pop(_BLOCK, None) if not launch.block else None
+        parameters.pop(own_block, None) if not launch.block else None
         parameters |= inference.threads
         for name in inference.sides & parameters.keys() - host_arguments.keys():
             parameters[name] = _TILES if sum(name in side for side in inference.block) > 1 else parameters[name]
@@ -178,6 +182,7 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
     structures: tuple[Mapping[str, str], Mapping[str, tuple[SourceParameter, ...]]],
     launch: HostLaunch,
     sides: tuple[str, ...],
+    own_block: str,
 ) -> Inference | None:
     """Return what the kernel's body says; None where it accesses no array that could be read."""
     paths, members = structures
@@ -186,16 +191,16 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
         return None
     given = [*kernel.parameters, *chain(*members.values())]
     arrays = {paths.get(one.name, one.name): one for one in given if one.is_pointer and one.name}
-    own = launch.block or (sides if sides != (_BLOCK,) else ())
+    own = launch.block or (sides if sides != (own_block,) else ())
     block = sides if launch.block and sides else own
     known = Known(
         tuple(arrays),
         tuple(paths.get(name, name) for name in integers),
-        tuple(name for name in parameters if name != _BLOCK or block),
+        tuple(name for name in parameters if name != own_block or block),
         {path: name for name, path in paths.items()},
         block if launch.block or kernel.launch_bounds else (),
         launch.grid,
-        used_names(text) | {*parameters} - {_BLOCK},
+        used_names(text) | {*parameters} - {own_block},
         launch.lengths,
         {path: ELEMENT_BYTES.get(one.dtype or "", 0) * one.lanes for path, one in arrays.items()},
         {
@@ -205,6 +210,7 @@ def _inferred(  # noqa: PLR0917 - what is known of a kernel
         },
         {paths.get(name, name): int(value) for name, value in launch.values.items() if value.isdecimal()},
         launch.shares,
+        launch.counts,
     )
     return infer(read, known)
 

@@ -56,6 +56,7 @@ class HostLaunch:
         grid: Blocks along x, y and z, as far as there are several; empty where they are unknown.
         block: Threads of a block, likewise.
         shared_bytes: Dynamic shared memory of a block; empty where there is none, or nobody knows how much.
+        counts: The host's variables that are sides of the grid; empty where a side is another expression.
         shared_words: These bytes as the host has them.
         values: What the host passes for the kernel's numbers, by their names.
         shares: The host passes one variable for several of them, so that a size in the grid may be the wrong one.
@@ -65,12 +66,14 @@ class HostLaunch:
         line: The source line of the launch; 0 where there is none.
         stream: The stream as the host calls it; empty for the default stream.
         inside: Arrays of which the host passes a pointer behind their first element: `x + 3`, `&x[3]`.
+        bytes_set: What `cudaMemset` fills arrays with that the host copies nothing to, by their names.
     """
 
     template: tuple[str, ...] = ()
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
     shared_bytes: str = ""
+    counts: tuple[str, ...] = ()
     shared_words: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     shares: bool = False
@@ -80,6 +83,7 @@ class HostLaunch:
     line: int = 0
     stream: str = ""
     inside: frozenset[str] = frozenset()
+    bytes_set: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an error
@@ -210,6 +214,7 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
             reader.sides(grid, is_fixed=False) if grid else (),
             reader.sides(block, is_fixed=True) if block else (),
             bytes_ if shared and (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
+            reader.variables(grid) if grid else (),
             _joined(shared) if shared else "",
             {one.name: value for one, part in passed if not one.is_pointer and (value := numbers.number(part))},
             len({word for word, _ in sizes}) < len(sizes),
@@ -219,6 +224,7 @@ def read_launches(text: str, kernel: SourceKernel, known: Collection[str]) -> It
             line(launch),
             _joined(stream) if stream is not None and written(stream) != "0" else "",
             frozenset(one.name for one, part in passed if one.is_pointer and _is_moved(part)),
+            _bytes_set(host, buffers, numbers),
         )
 
 
@@ -254,6 +260,17 @@ def _filled(host: HostCode) -> set[str]:
         if function.startswith(("cudaMemset", "cudaMemcpy", "cudaMallocManaged", "cudaMallocHost")) and arguments:
             filled.add(_designated(arguments[0]))
     return filled
+
+
+def _bytes_set(host: HostCode, buffers: Mapping[str, str], numbers: _Reader) -> dict[str, int]:
+    """Return the byte that the host fills arrays with; none for an array that it fills otherwise, too."""
+    given: dict[str, set[str]] = {}
+    for function, arguments in _calls(host):
+        if function.startswith(("cudaMemset", "cudaMemcpy", "cudaMallocManaged")) and len(arguments) > 1:
+            is_set = function in ("cudaMemset", "cudaMemsetAsync")
+            given.setdefault(_designated(arguments[0]), set()).add(numbers.number(arguments[1]) if is_set else "")
+    words = {name: given.get(word, {""}) for name, word in buffers.items()}
+    return {name: int(next(iter(of))) & 0xFF for name, of in words.items() if len(of) == 1 and "" not in of}
 
 
 def _calls(host: HostCode) -> Iterator[tuple[str, list[Node]]]:
@@ -367,6 +384,11 @@ class _Reader:
             sides.pop()
         return tuple(sides) if all(sides) else ()
 
+    def variables(self, expression: Node) -> tuple[str, ...]:
+        """Return the variable of each side of a grid, empty for a side that is another expression; () without any."""
+        names = tuple(_variable(side) for side in self._listed(expression))
+        return names if any(names) else ()
+
     def side(self, expression: Node, *, is_fixed: bool) -> str:
         """Translate an expression; return "" if it is unknown.
 
@@ -427,7 +449,8 @@ class _Reader:
             name = written(node)
             return self._names[name] if name in self._names else self._within(self._value(name))
         if node.type == "number_literal" and (number := _INTEGER.fullmatch(written(node))):
-            return number[1].replace("'", "")
+            digits = number[1].replace("'", "")
+            return str(int(digits, 16)) if digits[:2] in ("0x", "0X") else digits
         if node.type == "sizeof_expression":
             return _bytes_of(" ".join(words(node)[2:-1]))
         if node.type == "field_expression":

@@ -170,6 +170,13 @@ def _shape(name: str, tensor: Tensor, of: _Drafting) -> tuple[list[str], bool]:
         return sides, True
     if sides:
         return [one or "1" for one in tensor.shape], False
+    use = of.uses.get(name, BodyUse())
+    if (length := _length(use, of)) is not None:
+        return [length], True
+    for other, array in of.arrays.items():
+        known = [side for side in array.shape if side is not None]
+        if known and len(known) == len(array.shape) and use.places and use.places <= of.uses[other].places:
+            return known, True
     names = [
         argument.name
         for argument in of.function.arguments
@@ -181,6 +188,17 @@ def _shape(name: str, tensor: Tensor, of: _Drafting) -> tuple[list[str], bool]:
     if shared and _IS_VECTOR.match(name):
         return shared[-1:], False
     return (shared or sizes[:2] or ["n"]), False
+
+
+def _length(use: BodyUse, of: _Drafting) -> str | None:
+    """Return the length of a vector that the body says: its mask's size, or the programs along an axis."""
+    if isinstance(use.length, int):
+        return of.host.grid[use.length] if of.host and use.length < len(of.host.grid) else None
+    argument = next((one for one in of.function.arguments if one.name == use.length), None)
+    if argument is None or argument.is_constexpr:
+        return None
+    text, is_known = _number(argument, of)
+    return (text or argument.name) if is_known else None
 
 
 def _number(argument: TritonArgument, of: _Drafting) -> tuple[str, bool]:
@@ -287,7 +305,7 @@ def _argument(one: TritonArgument, of: _Drafting, passed: _Passed, name: Callabl
     if one.name in passed.shapes:
         sides, is_sure = passed.shapes[one.name]
         tensor, use = of.arrays[one.name], of.uses.get(one.name, BodyUse())
-        integer = bool(_IS_INTEGER.search(one.name)) and not tensor.dtype
+        integer = (use.is_index or bool(_IS_INTEGER.search(one.name))) and not tensor.dtype
         dtype = tensor.dtype or ("int32" if integer else "float16" if of.has_dot else "float32")
         fill = " zeros" if use.direction == "inout " and (tensor.is_zero or use.atomic) else ""
         fill = " uniform 0 16" if integer and not use.direction else fill

@@ -445,3 +445,58 @@ def test_sides_that_the_host_does_not_pass_alike_are_emulated_with_different_len
 }
 """
     assert drafted(kernel + host)[0]["emulate"] == emulated
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("void f(int tokens) { k<<<tokens, 256>>>(x, 8); }", "tokens"),
+        ("void f(int t) { k<<<t * 2, 256>>>(x, 8); }", "blocks"),
+        ("", "blocks"),
+    ],
+)
+def test_rows_that_only_the_grid_counts_are_called_as_the_host_calls_them(host, name):
+    kernel = "__global__ void k(float *x, int n) { if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 1; }\n"
+    values, _ = drafted(kernel + host)
+    assert (values["grid"], values["arguments"]["x"]) == (name, f"out float32[{name}, n]")
+
+
+def test_the_threads_of_a_block_have_a_name_that_the_kernel_does_not_have():
+    kernel = """__global__ void k(float *x, int threads) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < threads) x[i] = 1;
+}
+void f(float *x, int threads) { k<<<(threads + 255) / 256, 256>>>(x, threads); }
+"""
+    values, _ = drafted(kernel)
+    assert (values["block"], list(values["parameters"]), list(values["problem"])) == (
+        "threads_",
+        ["threads_"],
+        ["threads"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fill", "table"),
+    [
+        ("cudaMemset(t, 0xff, cap * 4);", "inout uint32[capacity] = full((capacity), 4294967295)"),
+        ("cudaMemset(t, 0, cap * 4);", "inout uint32[capacity] zeros"),
+        ("", "inout uint32[capacity] zeros"),
+    ],
+)
+def test_a_table_holds_what_the_host_sets_its_bytes_to(fill, table):
+    """Open addressing never ends in a table without an empty slot."""
+    text = f"""__global__ void insert(const unsigned *keys, unsigned *table, unsigned capacity, int n) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  unsigned slot = keys[i] & (capacity - 1);
+  while (atomicCAS(&table[slot], 0xffffffffu, keys[i]) != 0xffffffffu) slot = (slot + 1) & (capacity - 1);
+}}
+int main() {{
+  int n = 5000; unsigned cap = 16384, *k, *t;
+  cudaMalloc(&t, cap * 4); {fill}
+  insert<<<(n + 255) / 256, 256>>>(k, t, cap, n);
+}}
+"""
+    values, _ = drafted(text)
+    assert (values["arguments"]["table"], values["emulate"]["capacity"]) == (table, 16384)

@@ -25,3 +25,23 @@ def test_arrays_and_their_directions(body, directions):
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     assert {name: use.direction for name, use in uses_of(function).items()} == directions
+
+
+@pytest.mark.parametrize(
+    ("body", "length", "is_index"),
+    [
+        ("v = tl.load(x + at, mask=at < n)", "n", False),
+        ("m = at < n\n    v = tl.load(x + at, mask=m)", "n", False),
+        ("v = tl.load(x + at, mask=at < n - 1)", None, False),
+        ("x += p * n\n    v = tl.load(x + at, mask=at < n)", None, False),
+        ("v = tl.load(x + at, mask=at < n)\n    w = tl.load(x + 2 * at)", None, False),
+        ("v = tl.load(x + p)\n    tl.store(y + v * n + at, 1)", 1, True),
+        ("v = tl.load(x + at, mask=at < n).to(tl.int64)\n    tl.atomic_add(y + v % 8, 1)", "n", True),
+    ],
+)
+def test_lengths_and_indices(body, length, is_index):
+    tree = ast.parse(f"def f(x, y, n):\n    at = tl.arange(0, 4)\n    p = tl.program_id(1)\n    {body}\n")
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    use = uses_of(function)["x"]
+    assert (use.length, use.is_index) == (length, is_index)

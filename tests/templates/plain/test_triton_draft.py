@@ -27,3 +27,23 @@ def test_a_draft(name, tmp_path):
     assert draft == (GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")
     (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     assert from_text(draft, tmp_path / f"{name}.yaml").kernels[0].toolchain == "triton"
+
+
+def test_an_array_that_is_accessed_as_another_one_has_its_shape():
+    text = """import torch, triton
+import triton.language as tl
+
+@triton.jit
+def swiglu(gate, up, out, n, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = at < n
+    g = tl.load(gate + row * n + at, mask=mask)
+    tl.store(out + row * n + at, g * tl.load(up + row * n + at, mask=mask), mask=mask)
+
+def forward(gate, up):
+    rows, n = gate.shape
+    out = torch.empty_like(gate)
+    swiglu[(rows,)](gate, up, out, n, BLOCK=triton.next_power_of_2(n))
+"""
+    (function,) = read_functions(text, "k.py")
+    assert '  up: "float32[rows, n]"\n' in draft_triton(text, "k.py", function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.isa.cuda.body.limits import Limits
 from lab.isa.cuda.body.polynomials import ONE, Polynomial, atom, number
@@ -178,7 +178,13 @@ def _of_formula(access: GlobalAccess, fixed: Collection[str], axis: int) -> list
 
 
 def infer_grid(
-    body: KernelBody, limits: Limits, block: Sequence[Polynomial], sizes: Sequence[str], spare: Sequence[str] = ()
+    body: KernelBody,
+    limits: Limits,
+    block: Sequence[Polynomial],
+    sizes: Sequence[str],
+    spare: Sequence[str] = (),
+    *,
+    counts: Sequence[str] = (),
 ) -> tuple[tuple[LaunchSide, ...], dict[str, Polynomial], tuple[IndexBound, ...]]:
     """Return the sides of a grid, the numbers of blocks that the caller chooses, and bounds that follow from the grid.
 
@@ -190,6 +196,7 @@ def infer_grid(
         block: The sides of a block.
         sizes: Names of the kernel's integers that a condition or an index names.
         spare: Its other integers. If there is one, it is the length along the only axis without another one.
+        counts: What the numbers of blocks are called, along each axis; empty for a name of their own.
     """
     axes = used_axes(body, BLOCK)
     left = list(spare) if len(spare) == 1 else []
@@ -200,6 +207,8 @@ def infer_grid(
             side, name, bound = _uncounted(body, limits, block, sizes, axis)
             if name and left:
                 side, name, bound = _uncounted(body, limits, block, [left.pop()], axis)
+            if name and any(counts[axis : axis + 1]):
+                side, name = replace(side, value=atom(counts[axis])), counts[axis]
             free |= {name: _covered(body, limits, axis)} if name else {}
             assumed += [bound] if bound else []
         sides.append(side)

@@ -96,6 +96,7 @@ class Known:
         values: What the host passes for the kernel's template.
         numbers: What the host passes for the kernel's numbers.
         is_shared: The host passes one variable for several sizes.
+        counts: The host's names of the sides of the grid; empty for a side that is an expression.
     """
 
     arrays: Sequence[str]
@@ -110,6 +111,7 @@ class Known:
     values: Mapping[str, int]
     numbers: Mapping[str, int] = field(default_factory=dict)
     is_shared: bool = False
+    counts: Sequence[str] = ()
 
 
 def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inference:
@@ -142,7 +144,9 @@ def infer(body: KernelBody, known: Known, *, is_square: bool = False) -> Inferen
     }
     body = replaced(body, limits, offsets)
     spare = [name for name in known.integers if name not in lengths and name not in offsets]
-    grid, free, assumed = infer_grid(body, limits, sides, lengths, spare)
+    own = {*known.arrays, *known.integers, *known.parameters, *threads}
+    called = [name if name not in own and known.counts.count(name) == 1 else "" for name in known.counts]
+    grid, free, assumed = infer_grid(body, limits, sides, lengths, spare, counts=called)
     grid_guess = "the kernel checks none of its sizes" if spare and not lengths else ""
     if is_square:
         first = next(iter(free))
