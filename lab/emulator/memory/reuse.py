@@ -13,7 +13,7 @@ rows are far larger than what shared memory leaves of L1, no variant waits for L
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -120,8 +120,10 @@ class AccessTrace:
         reused = _reused(loads, self._table_segments, self._most_lines)
         read_sectors, used = _filled(loads)
         written_sectors, filled = _filled(stores)
-        lonely = used <= SECTOR_BYTES // 2
-        random = np.unique(read_sectors[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT << SEGMENT_SHIFT)
+        lonely = (used <= SECTOR_BYTES // 2) & ~np.isin(read_sectors ^ 1, read_sectors)
+        segments, lonely_count = np.unique(read_sectors[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT, return_counts=True)
+        # the first and last sectors of a stream are partly used, too
+        random = segments[lonely_count > _EDGES * lonely_count.sum()] << SEGMENT_SHIFT
         return ReuseCount(
             reused.sectors,
             reused.lines,
@@ -138,6 +140,7 @@ class AccessTrace:
             passes=_passes(loads, reused.last_request),
             table_first=reused.table_sectors - sum(reused.table_again),
             table_again=reused.table_again,
+            scattered=_scattered(loads, read_sectors[lonely], self._sizes),
         )
 
 
@@ -227,6 +230,31 @@ def _reused(loads: _Accesses, table_segments: Collection[int], most_lines: int) 
     again, table_again = _without_zeros(streamed + of_tables), _without_zeros(of_tables)
     table_sectors = int(in_table.sum())
     return _Reused(len(sectors), len(starts), again, mean_lines, int(requests[-1]), table_sectors, table_again)
+
+
+def _scattered(loads: _Accesses, lonely: Indices, sizes: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Return the bytes of each buffer that is read at irregular places all over it, and the sectors read by blocks."""
+    pairs = np.unique(np.stack([loads.blocks, loads.addresses // SECTOR_BYTES]), axis=1)
+    pairs = pairs[:, ~np.isin(pairs[1], lonely)]
+    rows = []
+    for base, size in sizes.items():
+        first = base // SECTOR_BYTES
+        sectors = pairs[1, (pairs[1] >= first) & (pairs[1] * SECTOR_BYTES < base + size)]
+        gaps = np.diff(np.unique(sectors * SECTOR_BYTES // LINE_BYTES))
+        gaps = gaps[gaps > 1]
+        wide = gaps.sum() * LINE_BYTES >= size * _WIDE
+        if len(gaps) >= _FEWEST_GAPS and wide and gaps.std() > _IRREGULAR * gaps.mean():
+            rows.append((size, len(sectors)))
+    return tuple(rows)
+
+
+_EDGES: Final = 0.1
+"""Share of all lonely sectors below which those of a buffer are the edges of what blocks read of it."""
+_WIDE: Final = 0.5
+_FEWEST_GAPS: Final = 4
+_IRREGULAR: Final = 0.4
+"""A share of a buffer, a number of gaps between its lines, and their deviation over their mean: of random places 1, at a
+stride 0."""
 
 
 def _without_zeros(classes: NDArray[np.int64]) -> tuple[int, ...]:
