@@ -337,8 +337,9 @@ class ReuseCount:
             bank. 0 in records of older runs.
         table_first: Sectors that a block reads first in a table: a buffer whose size is the same for all problems.
         table_again: Entries of `again` in tables.
-        scattered: Of each buffer that the blocks read at irregular places all over it: its bytes, and the distinct
-            sectors that each block reads there, added up, without lonely ones.
+        scattered: Of each buffer that the blocks read or update at irregular places all over it: its bytes; the
+            distinct sectors that each block reads there, added up, without lonely ones; the passes through DRAM of such
+            a sector that L2 does not hold: 2 where atomics update it.
     """
 
     sectors: int = 0
@@ -356,7 +357,7 @@ class ReuseCount:
     passes: int = 0
     table_first: int = 0
     table_again: tuple[int, ...] = ()
-    scattered: tuple[tuple[int, int], ...] = ()
+    scattered: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,24 +118,26 @@ def _beyond(counted: ReuseCount, residence: Residence) -> float:
 
 def _scattered(counted: ReuseCount, residence: Residence, scale: float) -> float:
     """Return the sectors of buffers read at random places that L2 no longer holds, beyond each one's first time."""
-    buffers = [(size / SECTOR_BYTES, scale * sectors) for size, sectors in counted.scattered if sectors]
+    buffers = [(size / SECTOR_BYTES, scale * sectors, passes) for size, sectors, passes in counted.scattered if sectors]
     if not buffers:
         return 0.0
     first = counted.sectors - sum(counted.again)
-    streamed = scale * (max(0.0, first - sum(sectors for _, sectors in counted.scattered)) + counted.written)
+    streamed = scale * (
+        max(0.0, first - sum(sectors for _, sectors, passes in counted.scattered if passes == 1)) + counted.written
+    )
     capacity = residence.l2_bytes / SECTOR_BYTES
 
     def held(share: float) -> float:
         """Return the distinct sectors of a share of the launch."""
-        return share * streamed + sum(size * -math.expm1(-reads * share / size) for size, reads in buffers)
+        return share * streamed + sum(size * -math.expm1(-reads * share / size) for size, reads, _ in buffers)
 
     if held(1.0) <= capacity:
         return 0.0
     lasting = bisect.bisect_left(range(_PARTS), capacity, key=lambda part: held(part / _PARTS)) / _PARTS
     missed = 0.0
-    for size, reads in buffers:
+    for size, reads, passes in buffers:
         distinct = size * -math.expm1(-reads / size)
-        missed += max(0.0, reads * math.exp(-reads * lasting / size) - distinct)
+        missed += passes * max(0.0, reads * math.exp(-reads * lasting / size) - distinct)
     return missed / scale
 
 

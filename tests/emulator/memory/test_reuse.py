@@ -85,7 +85,9 @@ def test_sectors_whose_neighbours_are_read_too_are_not_lonely():
 def test_rows_at_random_places_all_over_a_buffer_are_scattered():
     rows = np.random.default_rng(0).permutation(BUFFER.size // 512)[:16]
     steps = [("load", 512 * row + 16 * LANES, 16) for row in rows]
-    assert noted(*steps).counted().scattered == ((BUFFER.size, 16 * 16),)
+    assert noted(*steps).counted().scattered == ((BUFFER.size, 16 * 16, 1),)
+    updated = [("atomic", addresses, width) for _, addresses, width in steps]
+    assert noted(*updated).counted().scattered == ((BUFFER.size, 16 * 16, 2),)
     at_a_stride = [("load", BUFFER.size // 16 * row + 16 * LANES, 16) for row in range(16)]
     in_a_part = [("load", 512 * (row % 256) + 16 * LANES, 16) for row in rows]
     assert noted(*at_a_stride).counted().scattered == noted(*in_a_part).counted().scattered == ()
