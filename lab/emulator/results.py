@@ -340,6 +340,8 @@ class ReuseCount:
         scattered: Of each buffer that the blocks read or update at irregular places all over it: its bytes; the
             distinct sectors that each block reads there, added up, without lonely ones; the passes through DRAM of such
             a sector that L2 does not hold: 2 where atomics update it.
+        stored_alone: Those of `stored` of which the request stores to no other sector of their line; 0 in records of
+            older runs.
     """
 
     sectors: int = 0
@@ -358,6 +360,7 @@ class ReuseCount:
     table_first: int = 0
     table_again: tuple[int, ...] = ()
     scattered: tuple[tuple[int, int, int], ...] = ()
+    stored_alone: int = 0
 
 
 @dataclass(frozen=True, slots=True)

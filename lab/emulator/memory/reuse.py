@@ -134,6 +134,7 @@ class AccessTrace:
             lonely_used=int(used[lonely].sum()),
             lonely_share=sum(self._sizes[base] for base in random.tolist()) / max(1, sum(self._sizes.values())),
             stored=len(_looked_up(stores, SECTOR_BYTES)[0]),
+            stored_alone=_stored_alone(stores),
             written=len(written_sectors),
             filled=int(filled.sum()),
             passes=_passes(loads, reused.last_request),
@@ -232,6 +233,13 @@ def _reused(loads: _Accesses, table_segments: Collection[int], most_lines: int) 
     again, table_again = _without_zeros(streamed + of_tables), _without_zeros(of_tables)
     table_sectors = int(in_table.sum())
     return _Reused(len(sectors), len(starts), again, mean_lines, int(requests[-1]), table_sectors, table_again)
+
+
+def _stored_alone(stores: _Accesses) -> int:
+    """Count the sectors that are the only ones of their line in a request."""
+    requests, sectors, _ = _looked_up(stores, SECTOR_BYTES)
+    lines = np.stack([requests, sectors * SECTOR_BYTES // LINE_BYTES])
+    return int((np.unique(lines, axis=1, return_counts=True)[1] == 1).sum())
 
 
 def _scattered(

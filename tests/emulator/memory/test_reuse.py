@@ -70,6 +70,11 @@ def test_random_words_leave_most_of_their_sectors_unused():
     assert reuse.lonely_share == 1
 
 
+def test_stores_of_one_sector_in_a_line_are_counted_apart():
+    counts = noted(("store", 4 * LANES, 4), ("store", 4096 + 32 * LANES, 4), ("store", 8192 + 128 * LANES, 4)).counted()
+    assert (counts.stored, counts.stored_alone) == (4 + 32 + 32, 32)
+
+
 def test_the_edges_of_a_stream_do_not_make_its_buffer_random():
     stream = Region("stream", "global", 17 << SEGMENT_SHIFT, 3 << 20)
     trace = noted(("load", 4096 * LANES, 4))
