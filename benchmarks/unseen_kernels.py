@@ -1,16 +1,18 @@
 r"""Compare estimated times of kernels that nobody tuned the model for with their times on a GPU.
 
-python benchmarks/unseen_kernels.py docs/results/predictions.md --commit 454d3044 --measured RUNS --estimated RUNS \
-    --before RUNS --before-commit 02af100c --learned csr_spmv …
+python benchmarks/unseen_kernels.py before.json --measured RUNS --estimated RUNS        (at the older commit)
+python benchmarks/unseen_kernels.py docs/results/predictions.md --measured RUNS --estimated RUNS --commit 1dac344c \
+    --before before.json --before-commit 02af100c --learned csr_spmv …
 
 A folder of runs has a run directory for each kernel. Those of `--measured` come from a GPU, the others from a machine
-without one. Variants are matched by their parameters. Kernels of `--learned` were in view while the model changed; the
-others were not opened before the commit.
+without one. Variants are matched by their parameters. Without `--before`, only the estimates are written. Kernels of
+`--learned` were in view while the model changed; the others were not.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from score_agreement import correlation  # the module beside this one
 
-from lab.predict.time_estimates import TimeEstimate, estimates
+from lab.predict.time_estimates import COUNTS, TimeEstimate, estimates
 from lab.predict.variant_scores import lean
 from lab.recorded.run_records import VariantRecord
 from lab.store.database import Store
@@ -78,20 +80,36 @@ def _records(run: Path) -> list[VariantRecord]:
         return [lean(record) for record in store.each()]
 
 
-def _compared(estimated: Path, measured: Path) -> Agreement:
-    """Match the variants of two runs of one kernel; both must have the same ones."""
-    timed = {record.label: record.measurement for record in _records(measured) if record.measurement is not None}
+def _times_of(run: Path) -> dict[str, VariantRecord]:
+    """Return the measured variants of a run by their parameters."""
+    return {record.label: record for record in _records(run) if record.measurement is not None}
+
+
+def _estimated(run: Path, timed: dict[str, VariantRecord]) -> dict[str, list[float]]:
+    """Estimate the measured variants from a run without a GPU: time, least and greatest likely time, in ms."""
     # whether L2 is warm is known of the measurement alone
-    records = [replace(r, measurement=timed[r.label]) for r in _records(estimated) if r.label in timed]
+    records = [replace(r, measurement=timed[r.label].measurement) for r in _records(run) if r.label in timed]
     times = estimates(records)
-    pairs = [
-        (record.measurement.samples.median, times[record.variant])
-        for record in records
-        if record.measurement is not None and record.variant in times
-    ]
-    if len(pairs) < len(timed):
-        print(f"{measured.name}: {len(timed) - len(pairs)} of {len(timed)} measured variants have no estimate")
-    return agreement_of(pairs)
+    return {
+        r.label: [times[r.variant].ms, times[r.variant].low_ms, times[r.variant].high_ms]
+        for r in records
+        if r.variant in times
+    }
+
+
+def _stored(figures: list[float]) -> TimeEstimate:
+    ms, low_ms, high_ms = figures
+    return TimeEstimate(ms, low_ms, high_ms, COUNTS)
+
+
+def _compared(estimated: dict[str, list[float]], timed: dict[str, VariantRecord]) -> Agreement:
+    return agreement_of(
+        [
+            (record.measurement.samples.median, _stored(estimated[label]))
+            for label, record in timed.items()
+            if record.measurement is not None and label in estimated
+        ]
+    )
 
 
 def table(rows: Sequence[tuple[str, Agreement, Agreement]]) -> str:
@@ -127,28 +145,31 @@ def _of_all(side: Sequence[Agreement], share: float) -> float:
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path, help="the page that is written")
-    for name in ("measured", "estimated", "before"):
+    parser.add_argument("page", type=Path, help="the page, or the file of estimates, that is written")
+    for name in ("measured", "estimated"):
         parser.add_argument(f"--{name}", type=Path, required=True, help="folder of run directories")
-    parser.add_argument("--commit", required=True, help="commit of --estimated")
-    parser.add_argument("--before-commit", required=True, help="commit of --before")
+    parser.add_argument("--before", type=Path, default=None, help="estimates of an older commit, as it wrote them")
+    parser.add_argument("--commit", default="", help="commit of --estimated")
+    parser.add_argument("--before-commit", default="", help="commit of --before")
+    parser.add_argument("--note", default="", help="paragraph about the choice of kernels")
     parser.add_argument("--learned", nargs="*", default=[], help="kernels that were in view")
-    given = parser.parse_args()
-    names = sorted(run.name for run in given.measured.iterdir() if (given.estimated / run.name).exists())
-    rows = [
-        (
-            name,
-            _compared(given.estimated / name, given.measured / name),
-            _compared(given.before / name, given.measured / name),
-        )
-        for name in names
-    ]
-    sections = [_HEAD.format(commit=given.commit, before=given.before_commit)]
+    options = parser.parse_args()
+    names = sorted(run.name for run in options.measured.iterdir() if (options.estimated / run.name).exists())
+    timed = {name: _times_of(options.measured / name) for name in names}
+    estimated = {name: _estimated(options.estimated / name, timed[name]) for name in names}
+    if options.before is None:
+        options.page.write_text(json.dumps(estimated), encoding="utf-8")
+        return
+    before = json.loads(options.before.read_text(encoding="utf-8"))
+    rows = [(name, _compared(estimated[name], timed[name]), _compared(before[name], timed[name])) for name in names]
+    sections = [_HEAD.format(commit=options.commit, before=options.before_commit)]
+    if options.note:
+        sections.append(options.note + "\n")
     for title, learned in (("Held out", False), ("In view while the model changed", True)):
-        if chosen := [row for row in rows if (row[0] in given.learned) == learned]:
+        if chosen := [row for row in rows if (row[0] in options.learned) == learned]:
             sections.append(f"## {title}\n\n{table(chosen)}\n")
-    given.page.write_text("\n".join(sections), encoding="utf-8")
-    print(given.page)
+    options.page.write_text("\n".join(sections), encoding="utf-8")
+    print(options.page)
 
 
 if __name__ == "__main__":
