@@ -131,8 +131,9 @@ within 20 % have no first pick ("cannot tell"). "In its interval" is the share o
 The aims on kernels that nothing was fitted to are a median error of 8 %, a p90 of 20 %, a rank of 0.9, and a first
 pick that reaches 95 % of the best in nine of ten sweeps. They are missed. The causes:
 
-- **Counts are of a small problem.** Where throughput counts no operations, the CPU also executes it with each size
-  halved and quartered. Counts that follow curves of few terms are continued; else counts that grow with a whole power
+- **Counts are of a small problem** in the reports below. New runs count up to 256 random blocks of the real one where
+  throughput counts no operations, no launch reads what another wrote, and a block takes the CPU less than 2 s
+  ([unseen kernels](../results/predictions.md)). Else the CPU also executes it with each size halved and quartered. Counts that follow curves of few terms are continued; else counts that grow with a whole power
   of a size are. Where the power is not a whole number, the estimate scales by bytes and the interval reaches up to
   that power. Data that behaves differently at the small size has other counts (mandelbrot's points, the updates of
   compaction and column_sums).

@@ -327,7 +327,7 @@ class ReuseCount:
         held: Mean number of distinct lines a block reads.
         read: Distinct sectors read by the blocks.
         used: Distinct bytes read.
-        lonely: Sectors of `read` with at most half their bytes used.
+        lonely: Sectors of `read` with at most half their bytes used, and the other half of their 64 bytes unread.
         lonely_used: Distinct bytes read from these.
         lonely_share: Share of all buffers' bytes in the buffers that contain these.
         stored: Sectors of their stores, summed over requests.
@@ -337,6 +337,11 @@ class ReuseCount:
             bank. 0 in records of older runs.
         table_first: Sectors that a block reads first in a table: a buffer whose size is the same for all problems.
         table_again: Entries of `again` in tables.
+        scattered: Of each buffer that the blocks read or update at irregular places all over it: its bytes; the
+            distinct sectors that each block reads there, added up, without lonely ones; the passes through DRAM of such
+            a sector that L2 does not hold: 2 where atomics update it.
+        stored_alone: Those of `stored` of which the request stores to no other sector of their line; 0 in records of
+            older runs.
     """
 
     sectors: int = 0
@@ -354,6 +359,8 @@ class ReuseCount:
     passes: int = 0
     table_first: int = 0
     table_again: tuple[int, ...] = ()
+    scattered: tuple[tuple[int, int, int], ...] = ()
+    stored_alone: int = 0
 
 
 @dataclass(frozen=True, slots=True)

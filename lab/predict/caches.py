@@ -11,10 +11,16 @@ L2
     store meanwhile, since stores take lines of L2 too. Where that is more than L2 holds, DRAM sends the share that does
     not fit. Sectors of which neighbouring blocks use at most half are read at random: each use fetches one from DRAM,
     but for the share of those buffers that L2 holds.
+
+    Whole rows that blocks pick at random stay in L2 until as many bytes have come after them as it holds (the
+    characteristic time of an LRU cache: Che, Tung and Wang, IEEE J. on Selected Areas in Communications 20, 2002). What
+    is streamed through, stores among it, shortens that time.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -74,7 +80,7 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
         counted.lonely * share,
         counted.lonely_used * share,
         counted.lonely_share,
-        _beyond(counted, residence) * scale,
+        (_beyond(counted, residence) + _scattered(counted, residence, scale)) * scale,
         (SECTOR_BYTES * counted.read - counted.used) * share,
         (counted.passes or counted.lines) * scale,
     )
@@ -108,3 +114,32 @@ def _beyond(counted: ReuseCount, residence: Residence) -> float:
         count * max(0.0, 1 - residence.l2_bytes / (bytes_per_line * longest))
         for count, longest in _missed(counted, residence.lines, residence.growth)
     )
+
+
+def _scattered(counted: ReuseCount, residence: Residence, scale: float) -> float:
+    """Return the sectors of buffers read at random places that L2 no longer holds, beyond each one's first time."""
+    buffers = [(size / SECTOR_BYTES, scale * sectors, passes) for size, sectors, passes in counted.scattered if sectors]
+    if not buffers:
+        return 0.0
+    first = counted.sectors - sum(counted.again)
+    streamed = scale * (
+        max(0.0, first - sum(sectors for _, sectors, passes in counted.scattered if passes == 1)) + counted.written
+    )
+    capacity = residence.l2_bytes / SECTOR_BYTES
+
+    def held(share: float) -> float:
+        """Return the distinct sectors of a share of the launch."""
+        return share * streamed + sum(size * -math.expm1(-reads * share / size) for size, reads, _ in buffers)
+
+    if held(1.0) <= capacity:
+        return 0.0
+    lasting = bisect.bisect_left(range(_PARTS), capacity, key=lambda part: held(part / _PARTS)) / _PARTS
+    missed = 0.0
+    for size, reads, passes in buffers:
+        distinct = size * -math.expm1(-reads / size)
+        missed += passes * max(0.0, reads * math.exp(-reads * lasting / size) - distinct)
+    return missed / scale
+
+
+_PARTS: Final = 1 << 20
+"""Parts of a launch by which the time that a line stays in L2 is found."""

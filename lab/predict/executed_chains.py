@@ -163,8 +163,8 @@ def _passes(
         (hot, [loop for loop in loops if loop.hot], scale.inside),
         (elsewhere, [loop for loop in loops if not loop.hot], around),
     ):
-        text = sum(_kept(_own(sass, loop)) for loop in group)
-        passes = grown * _kept(counts) / warps / text if text else 0.0
+        done, text = _kept(counts, [_own(sass, loop) for loop in group])
+        passes = grown * done / warps / text if text else 0.0
         loop_passes += [(loop, passes) for loop in group]
     return min(1.0, outside), loop_passes
 
@@ -173,9 +173,17 @@ def _add(totals: Sequence[float], chain: WarpChain, passes: float) -> tuple[floa
     return tuple(n + passes * value for n, value in zip(totals, astuple(chain), strict=True))
 
 
-def _kept(by_class: Mapping[str, int]) -> int:
-    """Count the instructions that ptxas neither merges nor adds, else those it keeps but may merge."""
-    return sum(by_class.get(cls, 0) for cls in ANCHORS) or sum(by_class.get(cls, 0) for cls in KEPT)
+def _kept(counts: Mapping[str, int], texts: Sequence[Mapping[str, int]]) -> tuple[int, int]:
+    """Count the executed and the static instructions of the classes that ptxas changes least, of those both have.
+
+    Accesses to memory it keeps one by one; to arithmetic it adds, as to scale the argument of an exponential.
+    """
+    for classes in (_EXACT, ANCHORS, KEPT):
+        done = sum(counts.get(cls, 0) for cls in classes)
+        text = sum(by_class.get(cls, 0) for by_class in texts for cls in classes)
+        if done and text:
+            return done, text
+    return 0, 0
 
 
 def _own(sass: KernelMix, loop: LoopMix) -> dict[str, int]:
@@ -225,4 +233,16 @@ def _unrolled(sass: KernelMix) -> list[LoopMix]:
 
 
 def _alike(first: LoopMix, second: LoopMix) -> bool:
-    return likeness(first.counts, second.counts) > _ALIKE
+    """Return whether a loop may be the remainder of another one: alike, with accesses of the same kinds."""
+    kinds = [{cls for cls in _ACCESSES if loop.counts.by_class.get(cls, 0)} for loop in (first, second)]
+    return kinds[0] == kinds[1] and likeness(first.counts, second.counts) > _ALIKE
+
+
+_EXACT: Final = (
+    InstructionClass.LD_GLOBAL, InstructionClass.ST_GLOBAL, InstructionClass.ST_SHARED, InstructionClass.ATOMIC,
+    InstructionClass.SHUFFLE, InstructionClass.MMA, InstructionClass.CP_ASYNC,
+)  # fmt: skip
+_ACCESSES: Final = (
+    InstructionClass.LD_GLOBAL, InstructionClass.ST_GLOBAL, InstructionClass.LD_SHARED, InstructionClass.ST_SHARED,
+    InstructionClass.ATOMIC, InstructionClass.SHUFFLE, InstructionClass.MMA,
+)  # fmt: skip

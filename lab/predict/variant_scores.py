@@ -546,6 +546,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, part
         load_sectors=sectors,
         load_bytes=traffic(loads, "bytes_used"),
         store_sectors=stored,
+        stored_alone=filled * reuse.stored_alone / reuse.stored if reuse is not None and reuse.stored else 0.0,
         partial_bytes=max(0.0, SECTOR_BYTES * filled - store_scale * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * filled / reuse.stored,

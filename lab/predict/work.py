@@ -96,6 +96,7 @@ class LaunchWork:
         load_sectors: Their sectors.
         load_bytes: Bytes requested by their threads.
         store_sectors: Sectors that global stores touch.
+        stored_alone: Those of these sectors that are the only ones of their line in a request; 0 if not counted.
         partial_bytes: Bytes of those sectors that the same request did not fill.
         wavefronts: Shared-memory wavefronts.
         waited_wavefronts: Wavefronts of threads' loads and stores; asynchronous copies do not stall threads.
@@ -133,6 +134,7 @@ class LaunchWork:
     load_sectors: float = 0.0
     load_bytes: float = 0.0
     store_sectors: float = 0.0
+    stored_alone: float = 0.0
     partial_bytes: float = 0.0
     wavefronts: float = 0.0
     waited_wavefronts: float = 0.0

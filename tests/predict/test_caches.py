@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -78,6 +79,18 @@ def test_no_pass_is_longer_than_what_a_block_reads():
     # 17 lines lie in the class of up to 32
     row = ReuseCount(sectors=100, lines=25, again=(0, 0, 0, 0, 0, 20), held=17, read=80, used=2560)
     assert missed(row, 68, 4) == 0
+
+
+def test_rows_read_at_random_leave_l2_before_they_are_read_again():
+    # 5 reads of each of 40 MiB, and as many bytes written, past 50 MiB
+    table, reads = 40 << 20, 5 * (40 << 20) // 32
+    counted = ReuseCount(sectors=1000, lines=250, read=1000, used=32000, written=1000, scattered=((table, 1000, 1),))
+    again = fetched(counted, Residence(16, 132, 1, L2), reads).again
+    lasting = next(t for t in range(10_000) if t / 1e4 * 200 + 40 * (1 - math.exp(-5 * t / 1e4)) >= 50) / 1e4
+    expected = 5 * math.exp(-5 * lasting) - (1 - math.exp(-5))
+    assert again * 32 == pytest.approx(table * expected, rel=1e-2)
+    # without the stores, all of the table stays
+    assert fetched(replace(counted, written=0), Residence(16, 132, 1, L2), reads).again == 0
 
 
 def test_no_loads_no_figure():

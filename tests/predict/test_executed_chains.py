@@ -142,9 +142,32 @@ def test_loops_that_do_partly_alike_are_not_remainders_of_each_other() -> None:
     chains = {"A": WarpChain(54, 74.0), "B": WarpChain(72, 172.0), BODY: WarpChain(1, 0.0)}
     sass = mix("sass", counts(200), loop("A", summed), loop("B", stored, hot=True), chains=chains)
     ptx = mix("ptx", counts(200), loop("A", summed), loop("B", stored, hot=True))
-    hot = executed(72, fma=16, float=16, st_global=4)
-    looped = executed(126, fma=36, float=24, st_global=4)
+    hot = executed(72, fma=16, float=16, ld_global=4, st_global=4)
+    looped = executed(126, fma=36, float=24, ld_global=8, st_global=4)
     small = EmulatedStep("k", LAUNCH, looped, hot)
     chain = warp_chain((ptx, sass), small, LAUNCH, looped, ONCE)
     assert chain is not None
     assert chain.stalls == pytest.approx(74 + 172)
+
+
+def test_loops_that_differ_in_their_accesses_are_not_remainders_of_each_other() -> None:
+    """A loop that sums, and one that stores: mostly the same arithmetic, one behind the other."""
+    sums, stores = counts(80, float=70, ld_global=4), counts(90, float=76, ld_global=4, st_global=4)
+    ptx = mix("ptx", counts(200, float=146), loop("L", sums, hot=True), loop("M", stores))
+    chains = {"L": WarpChain(80, 100.0), "M": WarpChain(90, 1000.0), BODY: WarpChain(30, 0.0)}
+    sass = mix("sass", counts(200, float=146), loop("L", sums, hot=True), loop("M", stores), chains=chains)
+    hot, every = executed(800, float=700, ld_global=40), executed(1700, float=1460, ld_global=80, st_global=40)
+    small = EmulatedStep("k", LAUNCH, every, hot)
+    chain = warp_chain((ptx, sass), small, LAUNCH, every, ONCE)
+    assert chain is not None
+    assert chain.stalls == pytest.approx(10 * 100.0 + 10 * 1000.0)
+
+
+def test_passes_follow_from_accesses_where_ptxas_adds_arithmetic() -> None:
+    ptx = mix("ptx", counts(40, float=10), loop("L", counts(20, float=10, ld_global=1), hot=True))
+    chains = {"L": WarpChain(60, 100.0, global_loads=1), BODY: WarpChain(20, 0.0)}
+    sass = mix("sass", counts(80, float=30), loop("L", counts(60, float=30, ld_global=1), hot=True), chains=chains)
+    inside = executed(160, float=80, ld_global=8)
+    chain = warp_chain((ptx, sass), EmulatedStep("k", LAUNCH, executed(180, float=80), inside), LAUNCH, inside, ONCE)
+    assert chain is not None
+    assert chain.global_loads == pytest.approx(8)

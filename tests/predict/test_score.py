@@ -216,6 +216,8 @@ def test_stored_sectors_take_the_stores_share_of_l2():
     machine = latencies_of("sm_90")
     assert machine is not None
     assert resources(store_sectors=1e6)["L2 writes"] == pytest.approx(1e6 / 132 * 32 / machine.store_bytes / CLOCK)
+    alone = resources(store_sectors=1e6, stored_alone=1e6)["L2 writes"]
+    assert alone == pytest.approx(4 * resources(store_sectors=1e6)["L2 writes"])
     assert resources(load_sectors=1e6)["L2 reads"] == pytest.approx(1e6 / 132 * 32 / machine.l2_scattered_bytes / CLOCK)
     even = resources(load_sectors=1e6, load_bytes=32e6)["L2 reads"]
     assert even == pytest.approx(1e6 / 132 * 32 / machine.l2_read_bytes / CLOCK)

@@ -13,7 +13,7 @@ rows are far larger than what shared memory leaves of L1, no variant waits for L
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -76,8 +76,7 @@ class AccessTrace:
         self._most_lanes, self._most_lines = scale * MOST_LANES, scale * MOST_LINES
         self.samples = AccessSamples()
         self._tables, self._table_segments = tables, set[int]()
-        self._loads: list[_Noted] = []
-        self._stores: list[_Noted] = []
+        self._noted: dict[str, list[_Noted]] = {"load": [], "store": [], "atomic": []}
         self._lanes, self._group = 0, 0
         self._sizes: dict[int, int] = {}
 
@@ -91,7 +90,7 @@ class AccessTrace:
         """Record one instruction.
 
         Args:
-            verb: `load` or `store`; others are ignored.
+            verb: `load`, `store` or `atomic`; others are ignored.
             region: The buffer.
             offsets: (count,) byte offsets in it.
             width: Bytes of each lane's access.
@@ -101,27 +100,29 @@ class AccessTrace:
         Raises:
             TraceFull: The trace is full.
         """
-        if verb not in ("load", "store"):
+        if verb not in self._noted:
             return
         self._sizes[region.base] = region.size
         if region.name in self._tables:
             self._table_segments.add(region.base >> SEGMENT_SHIFT)
         noted = _Noted(self._group, region.base + offsets, warps, blocks, width)
-        (self._loads if verb == "load" else self._stores).append(noted)
+        self._noted[verb].append(noted)
         self._lanes += len(offsets)
         if self._lanes > self._most_lanes:
             raise TraceFull
 
     def counted(self) -> ReuseCount | None:
         """Return the data reuse; None if nothing was recorded."""
-        if not self._loads and not self._stores:
+        if not any(self._noted.values()):
             return None
-        loads, stores = _joined(self._loads), _joined(self._stores)
+        loads, stores, atomics = (_joined(noted) for noted in self._noted.values())
         reused = _reused(loads, self._table_segments, self._most_lines)
         read_sectors, used = _filled(loads)
         written_sectors, filled = _filled(stores)
-        lonely = used <= SECTOR_BYTES // 2
-        random = np.unique(read_sectors[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT << SEGMENT_SHIFT)
+        lonely = (used <= SECTOR_BYTES // 2) & ~np.isin(read_sectors ^ 1, read_sectors)
+        segments, lonely_count = np.unique(read_sectors[lonely] * SECTOR_BYTES >> SEGMENT_SHIFT, return_counts=True)
+        # the first and last sectors of a stream are partly used, too
+        random = segments[lonely_count > _EDGES * lonely_count.sum()] << SEGMENT_SHIFT
         return ReuseCount(
             reused.sectors,
             reused.lines,
@@ -133,11 +134,16 @@ class AccessTrace:
             lonely_used=int(used[lonely].sum()),
             lonely_share=sum(self._sizes[base] for base in random.tolist()) / max(1, sum(self._sizes.values())),
             stored=len(_looked_up(stores, SECTOR_BYTES)[0]),
+            stored_alone=_stored_alone(stores),
             written=len(written_sectors),
             filled=int(filled.sum()),
             passes=_passes(loads, reused.last_request),
             table_first=reused.table_sectors - sum(reused.table_again),
             table_again=reused.table_again,
+            scattered=(
+                *_scattered(loads, read_sectors[lonely], self._sizes),
+                *_scattered(atomics, read_sectors[:0], self._sizes, passes=2),
+            ),
         )
 
 
@@ -227,6 +233,40 @@ def _reused(loads: _Accesses, table_segments: Collection[int], most_lines: int) 
     again, table_again = _without_zeros(streamed + of_tables), _without_zeros(of_tables)
     table_sectors = int(in_table.sum())
     return _Reused(len(sectors), len(starts), again, mean_lines, int(requests[-1]), table_sectors, table_again)
+
+
+def _stored_alone(stores: _Accesses) -> int:
+    """Count the sectors that are the only ones of their line in a request."""
+    requests, sectors, _ = _looked_up(stores, SECTOR_BYTES)
+    lines = np.stack([requests, sectors * SECTOR_BYTES // LINE_BYTES])
+    return int((np.unique(lines, axis=1, return_counts=True)[1] == 1).sum())
+
+
+def _scattered(
+    accesses: _Accesses, lonely: Indices, sizes: Mapping[int, int], *, passes: int = 1
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the rows of `ReuseCount.scattered`, with the passes through DRAM of a sector that L2 does not hold."""
+    if not len(accesses.addresses):
+        return
+    pairs = np.unique(np.stack([accesses.blocks, accesses.addresses // SECTOR_BYTES]), axis=1)
+    pairs = pairs[:, ~np.isin(pairs[1], lonely)]
+    for base, size in sizes.items():
+        first = base // SECTOR_BYTES
+        sectors = pairs[1, (pairs[1] >= first) & (pairs[1] * SECTOR_BYTES < base + size)]
+        gaps = np.diff(np.unique(sectors * SECTOR_BYTES // LINE_BYTES))
+        gaps = gaps[gaps > 1]
+        wide = gaps.sum() * LINE_BYTES >= size * _WIDE
+        if len(gaps) >= _FEWEST_GAPS and wide and gaps.std() > _IRREGULAR * gaps.mean():
+            yield size, len(sectors), passes
+
+
+_EDGES: Final = 0.1
+"""Share of all lonely sectors below which those of a buffer are the edges of what blocks read of it."""
+_WIDE: Final = 0.5
+_FEWEST_GAPS: Final = 3
+_IRREGULAR: Final = 0.4
+"""A share of a buffer, a number of gaps between its lines, and their deviation over their mean: of random places 1,
+at a stride 0."""
 
 
 def _without_zeros(classes: NDArray[np.int64]) -> tuple[int, ...]:

@@ -70,6 +70,34 @@ def test_random_words_leave_most_of_their_sectors_unused():
     assert reuse.lonely_share == 1
 
 
+def test_stores_of_one_sector_in_a_line_are_counted_apart():
+    counts = noted(("store", 4 * LANES, 4), ("store", 4096 + 32 * LANES, 4), ("store", 8192 + 128 * LANES, 4)).counted()
+    assert (counts.stored, counts.stored_alone) == (4 + 32 + 32, 32)
+
+
+def test_the_edges_of_a_stream_do_not_make_its_buffer_random():
+    stream = Region("stream", "global", 17 << SEGMENT_SHIFT, 3 << 20)
+    trace = noted(("load", 4096 * LANES, 4))
+    trace.note("load", stream, 12 + 4 * LANES, width=4, warps=LANES * 0, blocks=LANES * 0)
+    assert trace.counted().lonely_share == 0.25
+
+
+def test_sectors_whose_neighbours_are_read_too_are_not_lonely():
+    every = noted(("load", 16 * LANES, 4), ("load", 4096 + 64 * LANES, 4)).counted()
+    assert (every.read, every.lonely) == (16 + 32, 32)
+
+
+def test_rows_at_random_places_all_over_a_buffer_are_scattered():
+    rows = np.random.default_rng(0).permutation(BUFFER.size // 512)[:16]
+    steps = [("load", 512 * row + 16 * LANES, 16) for row in rows]
+    assert noted(*steps).counted().scattered == ((BUFFER.size, 16 * 16, 1),)
+    updated = [("atomic", addresses, width) for _, addresses, width in steps]
+    assert noted(*updated).counted().scattered == ((BUFFER.size, 16 * 16, 2),)
+    at_a_stride = [("load", BUFFER.size // 16 * row + 16 * LANES, 16) for row in range(16)]
+    in_a_part = [("load", 512 * (row % 256) + 16 * LANES, 16) for row in rows]
+    assert noted(*at_a_stride).counted().scattered == noted(*in_a_part).counted().scattered == ()
+
+
 def test_later_stores_fill_the_sectors_of_earlier_ones():
     reuse = noted(*(("store", 8 * LANES + 4 * k, 4) for k in range(2))).counted()
     assert (reuse.stored, reuse.written, reuse.filled) == (16, 8, 256)
