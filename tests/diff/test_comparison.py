@@ -72,4 +72,7 @@ def test_a_damaged_cubin():
     damaged = CodeSide("damaged", (type(image(SCALE))("k.o", image(SCALE).cubin[:400]),))
     with pytest.raises(UserError) as caught:
         compare_sides(damaged, damaged)
-    assert caught.value.code == "unreadable"
+    assert caught.value.code == "nothing-left"
+    whole = image(SCALE)
+    result = compare_sides(CodeSide("one", (whole, *damaged.images)), side(whole))
+    assert [(name, place) for name, place, _ in result.failures] == [("BASE", "k.o")]
