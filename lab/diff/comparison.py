@@ -243,10 +243,9 @@ def _index(side: CodeSide) -> _Indexed:
             copy = (arch, image.where, image.toolchain, symbol, cubin.digest(symbol))
             if copy not in copies:
                 copies.add(copy)
-                compiler = image.toolchain.partition(" ")[0]
                 title = image.titles.get(symbol, "")
                 opcodes = _opcodes(cubin.code(symbol))
-                indexed.keys.append(KernelKey(place, image.where, compiler, arch, symbol, title, opcodes))
+                indexed.keys.append(KernelKey(place, image.where, image.toolchain, arch, symbol, title, opcodes))
     if not indexed.keys and not side.failures:
         raise UserError(
             "this side has no kernel",
