@@ -405,7 +405,7 @@ def sides(cases: Sequence[Case], arch: Callable[[int], str]) -> tuple[CodeSide, 
                 broken.append(f"{case.name}: {str(error).splitlines()[0]}")
                 continue
             if case.patch is not None:
-                pair[1] = replace(pair[1], cubin=case.patch(pair[1].cubin))
+                pair[1] = replace(pair[1], cubin=case.patch(pair[1].cubin), disassembly=None)
             images[0].append(pair[0])
             images[1].append(pair[1])
     return CodeSide("base", tuple(images[0])), CodeSide("head", tuple(images[1])), broken

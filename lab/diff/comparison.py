@@ -306,7 +306,7 @@ def _changes(
     waiting = list(by_images.values())
     for start in range(0, len(waiting), _TOGETHER):
         group = waiting[start : start + _TOGETHER]
-        modules = _Modules([image.cubin for kernels in group for image in kernels[0].images])
+        modules = _Modules([image for kernels in group for image in kernels[0].images])
         for kernels in group:
             for pair in kernels:
                 yield _compared(pair, modules.of(pair.images[0]), modules.of(pair.images[1]))
@@ -315,9 +315,12 @@ def _changes(
 class _Modules:
     """The disassembled modules of some images, by contents."""
 
-    def __init__(self, images: Sequence[bytes]) -> None:
-        cubins = list(dict.fromkeys(images))
-        self._listed = dict(zip(cubins, disassemble_all(cubins), strict=True))
+    def __init__(self, images: Sequence[SideImage]) -> None:
+        self._listed: dict[bytes, Disassembly | CompileError] = {
+            image.cubin: image.disassembly for image in images if image.disassembly is not None
+        }
+        cubins = [cubin for cubin in dict.fromkeys(image.cubin for image in images) if cubin not in self._listed]
+        self._listed |= zip(cubins, disassemble_all(cubins), strict=True) if cubins else ()
         self._modules: dict[bytes, _Listed | str] = {}
 
     def of(self, image: SideImage) -> _Listed | str:

@@ -5,6 +5,7 @@ from diff_support import LOOP, SCALE, comparison, image, side
 
 from lab.base.errors import ReaderError, UserError
 from lab.diff.classify import CodeClass
+from lab.diff.collect import CollectOptions, collect
 from lab.diff.comparison import arch_of, compare_sides
 from lab.diff.side import CodeSide
 from lab.isa.sass.control import BYTES
@@ -34,6 +35,15 @@ def test_identical_kernels_have_figures_where_they_are_asked_for():
     assert change.head is None
     (change,) = compare_sides(both, both, figures=True).changes
     assert (change.cls, change.head.shared_bytes) == (CodeClass.IDENTICAL, 512)
+
+
+def test_a_build_is_not_disassembled_again(tmp_path, monkeypatch):
+    (tmp_path / "a.cu").write_text(SCALE)
+    (tmp_path / "b.cu").write_text(SCALE.replace("3.0f", "5.0f"))
+    options = CollectOptions(("sm_90",), ("nvrtc",))
+    sides = [collect(tmp_path / name, options) for name in ("a.cu", "b.cu")]
+    monkeypatch.setattr("lab.diff.comparison.disassemble_all", lambda _: pytest.fail("both are listed"))
+    assert compare_sides(*sides).counts == {"changed": 1}
 
 
 def test_a_renamed_kernel():
