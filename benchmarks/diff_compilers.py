@@ -30,7 +30,7 @@ from lab.diff.side import CodeSide, SideImage
 from lab.toolchain.select import toolchain
 
 PAGE: Final = ROOT / "docs" / "results" / "compilers.md"
-RELEASES: Final = ("11.8", "12.9", "13.0", "13.5")
+RELEASES: Final = ("11.8", "12.9", "13.5")
 POOLS: Final = ("own", "others", "plain")
 _SHOWN: Final = 12
 
