@@ -31,7 +31,7 @@ from lab.toolchain.select import toolchain
 
 PAGE: Final = ROOT / "docs" / "results" / "compilers.md"
 RELEASES: Final = ("11.8", "12.9", "13.5")
-POOLS: Final = ("own", "others", "plain")
+POOLS: Final = ("own", "plain", "others")
 _SHOWN: Final = 12
 
 
@@ -109,12 +109,14 @@ def _size(change: KernelChange) -> float:
     return spills + abs(after.registers / before.registers - 1) + abs(after.instructions / before.instructions - 1)
 
 
-def page(arch: str, releases: Sequence[str], sources: Sequence[PoolSource]) -> str:
+def page(arch: str, releases: Sequence[str], pools: Sequence[str]) -> str:
     """Return the page.
 
     Raises:
         MissingToolError: A release is not on this machine.
     """
+    sources = [source for name in pools for source in pool(name)]
+    command = " ".join(["python benchmarks/diff_compilers.py", *(f"--pool {name}" for name in pools), "--write"])
     versions = [toolchain(f"nvrtc=={release}").version for release in releases]
     sides = [side(release, arch, sources) for release in releases]
     comparisons = [
@@ -126,7 +128,7 @@ def page(arch: str, releases: Sequence[str], sources: Sequence[PoolSource]) -> s
         [
             "# What compilers changed",
             "",
-            f"`python benchmarks/diff_compilers.py --write` compiles {len(sources)} sources for {arch} by NVRTC",
+            f"`{command}` compiles {len(sources)} sources for {arch} by NVRTC",
             f"{', '.join(versions)} and compares",
             "each release with the one before ([classes](../how-to/pull-requests.md#classes)). No time is measured.",
             "",
@@ -150,8 +152,7 @@ def main() -> None:
     parser.add_argument("--pool", action="append")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    sources = [source for name in arguments.pool or POOLS for source in pool(name)]
-    text = page(arguments.arch, arguments.release or RELEASES, sources)
+    text = page(arguments.arch, arguments.release or RELEASES, arguments.pool or POOLS)
     if arguments.write:
         PAGE.write_text(text)
     else:

@@ -333,7 +333,9 @@ def _brief(phrases: Sequence[str]) -> str:
     return ", ".join(phrases[:_REASONS]) + (f" and {more} more" if more > 0 else "")
 
 
-_OF_COMPILER: Final = frozenset({"SW_WAR", "SPARSE_MMA_MASK"})
+_OF_COMPILER: Final = frozenset(
+    {"SW_WAR", "SPARSE_MMA_MASK", "attribute 0x5f", "attribute 0x66", "attribute 0x6b", "attribute 0x6d"}
+)
 """Attributes that only newer compilers write. They differ in meaning only where both kernels have them."""
 _THREADS: Final = {"MAX_THREADS": "launch bound", "REQNTID": "required block"}
 
