@@ -405,7 +405,7 @@ def sides(cases: Sequence[Case], arch: Callable[[int], str]) -> tuple[CodeSide, 
                 broken.append(f"{case.name}: {str(error).splitlines()[0]}")
                 continue
             if case.patch is not None:
-                pair[1] = replace(pair[1], cubin=case.patch(pair[1].cubin))
+                pair[1] = replace(pair[1], cubin=case.patch(pair[1].cubin), disassembly=None)
             images[0].append(pair[0])
             images[1].append(pair[1])
     return CodeSide("base", tuple(images[0])), CodeSide("head", tuple(images[1])), broken
@@ -474,9 +474,9 @@ def main() -> None:
         told = {f"{name} ({arch})": how for arch in ARCHS for name, how in told_traps(arch).items()}
         figures["traps told"] = f"{sum(map(bool, told.values()))} of {len(told)}"
         figures["not told"] = [name for name, how in told.items() if not how]
-    figures |= _harmless_figures(arguments.seed, arguments.harmless, sources)
+    figures |= harmless_figures(arguments.seed, arguments.harmless, sources)
     if arguments.mutants:
-        figures |= _mutant_figures(arguments.seed, arguments.mutants, sources)
+        figures |= mutant_figures(arguments.seed, arguments.mutants, sources)
     figures["seconds"] = round(time.monotonic() - started, 1)
     if arguments.json:
         print(json.dumps(figures, indent=1))
@@ -487,15 +487,17 @@ def main() -> None:
             print("".join(f"  {entry}\n" for entry in figure), end="")
 
 
-def _harmless_figures(seed: int, count: int, sources: Sequence[PoolSource]) -> dict[str, object]:
+def harmless_figures(seed: int, count: int, sources: Sequence[PoolSource]) -> dict[str, object]:
+    """Return how many harmless changes are called so, and which are not."""
     drawn = list(harmless(seed, 2 * count, sources))  # some do not compile
     cases: list[Case] = []
     raised: list[str] = []
     broken: list[str] = []
-    for start in range(0, len(drawn), 40):
+    size = min(count, 40)
+    for start in range(0, len(drawn), size):
         if len(cases) >= count:
             break
-        batch = drawn[start : start + 40]
+        batch = drawn[start : start + size]
         base, head, refused = sides(batch, lambda place: ARCHS[place % len(ARCHS)])
         broken += refused
         if not base.images:
@@ -512,15 +514,17 @@ def _harmless_figures(seed: int, count: int, sources: Sequence[PoolSource]) -> d
     }
 
 
-def _mutant_figures(seed: int, count: int, sources: Sequence[PoolSource]) -> dict[str, object]:
+def mutant_figures(seed: int, count: int, sources: Sequence[PoolSource]) -> dict[str, object]:
+    """Return the classes of mutants, and those that differ in their bytes and are called harmless."""
     drawn = list(mutants(seed, 2 * count, sources))
     wrong: list[str] = []
     classes: Counter[str] = Counter()
     compiled = 0
-    for start in range(0, len(drawn), 40):
+    size = min(count, 40)
+    for start in range(0, len(drawn), size):
         if compiled >= count:
             break
-        batch = drawn[start : start + 40]
+        batch = drawn[start : start + size]
         base, head, _ = sides(batch, lambda place: ARCHS[place % len(ARCHS)])
         if not base.images:
             continue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import UserError
 from lab.base.terminal import write
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def diff(
     config: Annotated[
         Path | None, typer.Option(help="Sources, flags and thresholds.", show_default="lab-diff.yaml of each side")
     ] = None,
+    experiment: Annotated[
+        str, typer.Option(help="Experiment of both sides that executes the kernels on the CPU.", show_default=False)
+    ] = "",
     from_merge_base: Annotated[
         bool, typer.Option("--merge-base", help="Compare with the common ancestor of BASE and the checked-out commit.")
     ] = False,
@@ -102,6 +106,18 @@ def diff(
     second = collect_side(head, request, folder)
     absolute = any(gate.compare is not None and not gate.change and gate.figure != "class" for gate in gates)
     comparison = compare_sides(first, second, figures=absolute)
+    experiment = experiment or (settings.experiment if settings else "")
+    if experiment:
+        from lab.cli.diff_experiment import with_experiment
+
+        comparison = with_experiment(comparison, (base, head), experiment, request.options.archs, folder)
+    elif any(gate.figure == "verdict" for gate in gates):
+        raise UserError(
+            "a verdict needs an experiment",
+            code="missing-key",
+            key="--experiment",
+            accepted="an experiment file of both sides; lab new writes one",
+        )
     failures = check_gates(comparison, gates)
     _show(comparison, failures, full=full, as_json=as_json)
     _write_files(comparison, failures, markdown=markdown, sarif=sarif, junit=junit, html=html)

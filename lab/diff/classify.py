@@ -333,6 +333,10 @@ def _brief(phrases: Sequence[str]) -> str:
     return ", ".join(phrases[:_REASONS]) + (f" and {more} more" if more > 0 else "")
 
 
+_OF_COMPILER: Final = frozenset(
+    {"SW_WAR", "SPARSE_MMA_MASK", "attribute 0x5f", "attribute 0x66", "attribute 0x6b", "attribute 0x6d"}
+)
+"""Attributes that only newer compilers write. They differ in meaning only where both kernels have them."""
 _THREADS: Final = {"MAX_THREADS": "launch bound", "REQNTID": "required block"}
 
 
@@ -340,7 +344,8 @@ def _attribute_reasons(base: NormalKernel, head: NormalKernel) -> Iterator[str]:
     before, after = Counter(lasting_attributes(base)), Counter(lasting_attributes(head))
     names = {name for name, _ in (before - after) + (after - before)}
     derived = {"REGCOUNT", "FRAME_SIZE", "MIN_STACK_SIZE", "MAX_STACK_SIZE", "NUM_BARRIERS"}  # among the resources
-    for name in sorted(names - derived):
+    known = dict(lasting_attributes(base)).keys() & dict(lasting_attributes(head)).keys()
+    for name in sorted(names - derived - (_OF_COMPILER - known)):
         old = ", ".join(_shown(name, value) for key, value in lasting_attributes(base) if key == name) or "none"
         new = ", ".join(_shown(name, value) for key, value in lasting_attributes(head) if key == name) or "none"
         yield f"{_THREADS.get(name, name)}: {old} -> {new}"

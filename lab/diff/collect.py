@@ -15,10 +15,10 @@ from lab.diff.side import CodeSide, SideImage, is_side, read_json
 from lab.templates.plain.building import compile_unit
 from lab.templates.plain.unit import SUFFIXES as SOURCES
 from lab.templates.plain.unit import SourceUnit, read_unit
-from lab.toolchain.base import Build, CompileRequest
+from lab.toolchain.base import CompileRequest
 from lab.toolchain.containers.images import DeviceImage, device_images, is_container
 from lab.toolchain.ptx import targets
-from lab.toolchain.select import build, toolchain
+from lab.toolchain.select import Compiled, build, toolchain
 
 DEFAULT_ARCHS: Final = ("sm_90",)
 """Architectures that sources are compiled for where nobody names any."""
@@ -117,17 +117,19 @@ def _compiled(unit: SourceUnit, arch: str, compiler: str, kernels: Sequence[str]
     guesses = set[str]() if wanted else {i.expression for i in unit.instances if i.assumed}
     expressions = wanted or tuple(instance.expression for instance in unit.instances)
     unit_build = compile_unit(unit, arch, expressions, compiler, guesses)
-    return _image_of(unit_build.compiled.build, unit.flags.options, expressions), unit_build.notes
+    return _image_of(unit_build.compiled, unit.flags.options, expressions), unit_build.notes
 
 
-def _image_of(build_: Build, options: Sequence[str], expressions: Sequence[str] = ()) -> SideImage:
+def _image_of(compiled: Compiled, options: Sequence[str], expressions: Sequence[str] = ()) -> SideImage:
+    result = compiled.build
     return SideImage(
         where="",
-        cubin=build_.cubin,
-        toolchain=f"{build_.toolchain} {build_.version}",
+        cubin=result.cubin,
+        toolchain=f"{result.toolchain} {result.version}",
         options=tuple(options),
-        titles={symbol: expression for expression, symbol in build_.symbols.items() if expression in expressions},
-        spills={name: (used.spill_store_bytes, used.spill_load_bytes) for name, used in build_.resources.items()},
+        titles={symbol: expression for expression, symbol in result.symbols.items() if expression in expressions},
+        spills={name: (used.spill_store_bytes, used.spill_load_bytes) for name, used in result.resources.items()},
+        disassembly=compiled.disassembly,
     )
 
 
@@ -142,7 +144,7 @@ def _of_ptx(text: str, name: str, options: CollectOptions) -> CodeSide:
             continue
         try:
             request = CompileRequest(text, name, arch, options.options)
-            images.append(_image_of(build(toolchain("ptx"), request).build, options.options))
+            images.append(_image_of(build(toolchain("ptx"), request), options.options))
         except CompileError as error:
             failures.append((f"{name} for {arch}", str(error).splitlines()[0]))
     return CodeSide(name, tuple(images), (), tuple(failures))

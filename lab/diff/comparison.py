@@ -117,6 +117,25 @@ class SideVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantTime:
+    """The predicted or measured time of one variant of the experiment in HEAD over that in BASE.
+
+    Attributes:
+        variant: The variant, with its problem where there are several.
+        ratio: The likely ratio: above 1, HEAD is slower.
+        low: Lower end of its range.
+        high: Upper end.
+        kind: `predicted` or `measured`.
+    """
+
+    variant: str
+    ratio: float
+    low: float
+    high: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class SideComparison:
     """The comparison of two sides.
 
@@ -127,9 +146,10 @@ class SideComparison:
         added: Kernels of HEAD alone, on architectures that both sides have.
         removed: Kernels of BASE alone, on architectures that both sides have.
         missing_archs: Architectures of one side alone: `sm_90 in HEAD`.
-        failures: What did not compile: side, place, reason.
+        failures: What did not compile or cannot be read: side, place, reason.
         notes: What was not compared.
         verdicts: Of both sides, where an experiment stands for the kernels.
+        times: Of the variants of that experiment.
     """
 
     base: str
@@ -141,6 +161,7 @@ class SideComparison:
     failures: tuple[tuple[str, str, str], ...] = ()
     notes: tuple[str, ...] = ()
     verdicts: tuple[SideVerdict, ...] = ()
+    times: tuple[VariantTime, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -154,7 +175,8 @@ class _Indexed:
     """The kernels of a side, before anything is disassembled."""
 
     side: CodeSide
-    images: list[CubinImage] = field(default_factory=list)
+    images: dict[int, CubinImage] = field(default_factory=dict)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
     keys: list[KernelKey] = field(default_factory=list)
 
     @property
@@ -193,7 +215,10 @@ def compare_sides(base: CodeSide, head: CodeSide, *, figures: bool = False) -> S
         tuple(SoleKernel(key.name, key.arch, key.where) for key in matched.added if key.arch in shared),
         tuple(SoleKernel(key.name, key.arch, key.where) for key in matched.removed if key.arch in shared),
         tuple(missing),
-        (*(("BASE", *failure) for failure in base.failures), *(("HEAD", *failure) for failure in head.failures)),
+        (
+            *(("BASE", *failure) for failure in (*base.failures, *before.unreadable)),
+            *(("HEAD", *failure) for failure in (*head.failures, *after.unreadable)),
+        ),
         tuple(dict.fromkeys((*_noted("BASE", base), *_noted("HEAD", head)))),
     )
 
@@ -209,25 +234,25 @@ def _index(side: CodeSide) -> _Indexed:
         try:
             cubin = CubinImage(image.cubin)
         except ValueError as error:
-            raise UserError(
-                f"the cubin cannot be read: {error}",
-                code="unreadable",
-                at=Location(f"{side.name} {image.where}".strip()),
-            ) from None
-        indexed.images.append(cubin)
+            indexed.unreadable.append((image.where or side.name, f"the cubin cannot be read: {error}"))
+            continue
+        indexed.images[place] = cubin
         arch = arch_of(image.cubin)
         for symbol in cubin.resources:
             # one kernel of a header is in every object that includes it
             copy = (arch, image.where, image.toolchain, symbol, cubin.digest(symbol))
             if copy not in copies:
                 copies.add(copy)
-                compiler = image.toolchain.partition(" ")[0]
                 title = image.titles.get(symbol, "")
                 opcodes = _opcodes(cubin.code(symbol))
-                indexed.keys.append(KernelKey(place, image.where, compiler, arch, symbol, title, opcodes))
+                indexed.keys.append(KernelKey(place, image.where, image.toolchain, arch, symbol, title, opcodes))
     if not indexed.keys and not side.failures:
         raise UserError(
-            "this side has no kernel", code="nothing-left", at=Location(side.name), accepted="at least one kernel"
+            "this side has no kernel",
+            code="nothing-left",
+            at=Location(side.name),
+            found="; ".join(reason for _, reason in indexed.unreadable[:1]) or None,
+            accepted="at least one kernel",
         )
     return indexed
 
@@ -281,7 +306,7 @@ def _changes(
     waiting = list(by_images.values())
     for start in range(0, len(waiting), _TOGETHER):
         group = waiting[start : start + _TOGETHER]
-        modules = _Modules([image.cubin for kernels in group for image in kernels[0].images])
+        modules = _Modules([image for kernels in group for image in kernels[0].images])
         for kernels in group:
             for pair in kernels:
                 yield _compared(pair, modules.of(pair.images[0]), modules.of(pair.images[1]))
@@ -290,9 +315,12 @@ def _changes(
 class _Modules:
     """The disassembled modules of some images, by contents."""
 
-    def __init__(self, images: Sequence[bytes]) -> None:
-        cubins = list(dict.fromkeys(images))
-        self._listed = dict(zip(cubins, disassemble_all(cubins), strict=True))
+    def __init__(self, images: Sequence[SideImage]) -> None:
+        self._listed: dict[bytes, Disassembly | CompileError] = {
+            image.cubin: image.disassembly for image in images if image.disassembly is not None
+        }
+        cubins = [cubin for cubin in dict.fromkeys(image.cubin for image in images) if cubin not in self._listed]
+        self._listed |= zip(cubins, disassemble_all(cubins), strict=True) if cubins else ()
         self._modules: dict[bytes, _Listed | str] = {}
 
     def of(self, image: SideImage) -> _Listed | str:

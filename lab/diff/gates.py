@@ -137,6 +137,20 @@ def check_gates(comparison: SideComparison, gates: Sequence[Gate]) -> tuple[Gate
 
 
 def _failures(comparison: SideComparison, gate: Gate) -> Iterator[GateFailure]:
+    if gate.figure in WORDS:
+        yield from _word_failures(comparison, gate)
+    elif gate.figure == "predicted" and comparison.times:  # of whole launches, in place of the hot loops
+        for time in comparison.times:
+            percent = 100 * (time.ratio - 1)
+            if gate.compare is not None and gate.compare(percent, gate.value):
+                yield GateFailure(gate.text, time.variant, "", f"{percent:+.1f} % {time.kind}")
+    else:
+        for change in comparison.changes:
+            if message := _message(change, gate):
+                yield GateFailure(gate.text, change.name, change.arch, message, change)
+
+
+def _word_failures(comparison: SideComparison, gate: Gate) -> Iterator[GateFailure]:
     if gate.figure == "removed":
         yield from (GateFailure(gate.text, k.name, k.arch, "is not in HEAD") for k in comparison.removed)
     elif gate.figure == "added":
@@ -144,16 +158,11 @@ def _failures(comparison: SideComparison, gate: Gate) -> Iterator[GateFailure]:
     elif gate.figure == "missing":
         yield from (GateFailure(gate.text, "", "", sentence) for sentence in comparison.missing_archs)
     elif gate.figure == "failed":
-        for side, place, reason in comparison.failures:
-            yield GateFailure(gate.text, "", "", f"{side}: {place}: {reason}")
-    elif gate.figure == "verdict":
+        yield from (GateFailure(gate.text, "", "", f"{side}: {p}: {why}") for side, p, why in comparison.failures)
+    else:
         for verdict in comparison.verdicts:
             if not verdict.passed:
                 yield GateFailure(gate.text, verdict.variant, "", f"{verdict.side}: {verdict.word}: {verdict.reason}")
-    else:
-        for change in comparison.changes:
-            if message := _message(change, gate):
-                yield GateFailure(gate.text, change.name, change.arch, message, change)
 
 
 def _message(change: KernelChange, gate: Gate) -> str:

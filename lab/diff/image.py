@@ -78,7 +78,7 @@ class CubinImage:
 
     def __init__(self, cubin: bytes) -> None:
         self.resources: dict[str, CubinKernel] = kernels(cubin)
-        self.cubin = cubin
+        self._digests: dict[str, str] = {}
         try:
             self._sections: list[Section] = list(sections(cubin))
             self._by_name = {section.name: section for section in self._sections}
@@ -153,11 +153,15 @@ class CubinImage:
 
     def own_banks(self, symbol: str) -> dict[str, bytes]:
         """Return the constant banks of one kernel without bank 0, which holds its parameters."""
-        return {
-            match[1]: section.content
-            for section in self._sections
-            if (match := _OWN_BANK.fullmatch(section.name)) and match[2] == symbol
-        }
+        return self._own_banks.get(symbol, {})
+
+    @cached_property
+    def _own_banks(self) -> dict[str, dict[str, bytes]]:
+        banks: dict[str, dict[str, bytes]] = {}
+        for section in self._sections:
+            if match := _OWN_BANK.fullmatch(section.name):
+                banks.setdefault(match[2], {})[match[1]] = section.content
+        return banks
 
     @cached_property
     def shared_banks(self) -> dict[str, bytes]:
@@ -173,23 +177,27 @@ class CubinImage:
 
         Indices of symbols are left out or resolved, and so is the version of CUDA's API, which the toolchain decides.
         """
-        index_of = [row[0] for row in self._symbols]
-        rows = []
+        rows = list(self._shared_attributes.get(symbol, ()))
         for key, payload in attributes_in(self._by_name.get(f".nv.info.{symbol}")):
             if key == _API_VERSION:
                 continue
             if key == _PARAM_CBANK:
                 payload = payload[4:]  # noqa: PLW2901 - without the index of a section's symbol
             elif key == _EXTERNS:
-                names = sorted(index_of[index] for (index,) in struct.iter_unpack("<I", payload))
+                names = sorted(self._symbols[index][0] for (index,) in struct.iter_unpack("<I", payload))
                 payload = " ".join(names).encode()  # noqa: PLW2901 - names in place of indices
             rows.append((_name(key), payload.hex()))
+        return tuple(sorted(rows))
+
+    @cached_property
+    def _shared_attributes(self) -> dict[str, list[tuple[str, str]]]:
+        """Attributes of `.nv.info` by symbol."""
+        rows: dict[str, list[tuple[str, str]]] = {}
         for key, payload in attributes_in(self._by_name.get(".nv.info")):
             if key in _BY_SYMBOL and len(payload) == 8:  # noqa: PLR2004 - two words
                 index, value = struct.unpack("<II", payload)
-                if index_of[index] == symbol:
-                    rows.append((_name(key), f"{value:#x}"))
-        return tuple(sorted(rows))
+                rows.setdefault(self._symbols[index][0], []).append((_name(key), f"{value:#x}"))
+        return rows
 
     def digest(self, symbol: str) -> str:
         """Return a hash of everything that can decide a kernel's behaviour, names of internal linkage made stable.
@@ -197,23 +205,35 @@ class CubinImage:
         Two kernels with one digest are identical. Kernels with two digests may still be: the digest covers all
         variables and constants of the image, since only the listing shows which of them the kernel uses.
         """
-        digest = hashlib.sha256()
-        functions = sorted(section.name for section in self._sections if section.name.startswith(".text."))
-        own = [f".text.{symbol}", *(name for name in functions if name[6:] not in self.resources)]
-        for place, name in enumerate(own):
-            _add(digest, "kernel" if place == 0 else stable_symbol(name), self._by_name[name].content)
-            self._add_relocations(digest, name)
+        if symbol not in self._digests:
+            self._digests[symbol] = self._digest(symbol)
+        return self._digests[symbol]
+
+    def _digest(self, symbol: str) -> str:
+        digest = self._shared_digest.copy()
+        _add(digest, "kernel", self.code(symbol))
+        self._add_relocations(digest, f".text.{symbol}")
         for bank, content in sorted(self.own_banks(symbol).items()):
             _add(digest, bank, content)
             self._add_relocations(digest, f".nv.constant{bank}.{symbol}")
+        _add(digest, "attributes", repr(self.attributes(symbol)).encode())
+        _add(digest, "resources", repr(self.resources[symbol]).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def _shared_digest(self) -> hashlib._Hash:
+        """The digest of what all kernels of the image share: functions, constants and variables."""
+        digest = hashlib.sha256()
+        for name in sorted(self._by_name):
+            if name.startswith(".text.") and name[6:] not in self.resources:
+                _add(digest, stable_symbol(name), self._by_name[name].content)
+                self._add_relocations(digest, name)
         for bank, content in sorted(self.shared_banks.items()):
             _add(digest, bank, content)
             self._add_relocations(digest, bank)
         for name, variable in sorted((stable_symbol(n), v) for n, v in self.variables.items()):
             _add(digest, name, f"{variable.section} {variable.offset} {variable.size}".encode())
-        _add(digest, "attributes", repr(self.attributes(symbol)).encode())
-        _add(digest, "resources", repr(self.resources[symbol]).encode())
-        return digest.hexdigest()
+        return digest
 
     def _add_relocations(self, digest: hashlib._Hash, section: str) -> None:
         rows = [(offset, stable_symbol(name), addend) for offset, (name, addend) in self.relocations(section).items()]

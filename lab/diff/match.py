@@ -21,7 +21,7 @@ class KernelKey:
     Attributes:
         image: Index of its image.
         where: File of that image.
-        toolchain: Its compiler without the version.
+        toolchain: Its compiler with the version; empty where the machine code came as it is.
         arch: Its architecture.
         symbol: Its symbol.
         title: Its name as the user wrote it; empty where nobody did.
@@ -35,6 +35,11 @@ class KernelKey:
     symbol: str
     title: str = ""
     opcodes: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def compiler(self) -> str:
+        """Its compiler without the version."""
+        return self.toolchain.partition(" ")[0]
 
     @property
     def name(self) -> str:
@@ -60,12 +65,13 @@ class Matched:
 def match(base: Sequence[KernelKey], head: Sequence[KernelKey]) -> Matched:
     """Match kernels of equal architecture, each at most once; earlier rules go first.
 
-    The rules: one file and symbol; one symbol; one C++ name; one base name, the most similar template arguments first;
-    and code at least `LEAST_SIMILAR`. A side of one toolchain is matched with any toolchain.
+    The rules: one compiler, file and symbol; one symbol; one C++ name; one base name, the most similar template
+    arguments first; and code at least `LEAST_SIMILAR`. A side of one compiler is matched with any compiler.
     """
     rules: tuple[Callable[[KernelKey], Hashable], ...] = (
         lambda key: (key.arch, key.toolchain, key.where, stable_symbol(key.symbol)),
-        lambda key: (key.arch, key.toolchain, stable_symbol(key.symbol)),
+        lambda key: (key.arch, key.compiler, key.where, stable_symbol(key.symbol)),
+        lambda key: (key.arch, key.compiler, stable_symbol(key.symbol)),
         lambda key: (key.arch, stable_symbol(key.symbol)),
         lambda key: (key.arch, key.name),
     )

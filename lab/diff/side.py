@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from lab.base.errors import Location, UserError
 from lab.base.files import read_regular
+from lab.toolchain.base import Disassembly
 
 FORMAT: Final = "lab diff side"
 SCHEMA: Final = 1
@@ -31,6 +32,7 @@ class SideImage:
         options: Compiler options.
         titles: C++ names of kernels as the user wrote them, by symbol.
         spills: Bytes of spill stores and of spill loads by symbol, from the compiler's log; empty without one.
+        disassembly: Its listing where the build has one already; not part of the JSON.
     """
 
     where: str
@@ -39,6 +41,7 @@ class SideImage:
     options: tuple[str, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     spills: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    disassembly: Disassembly | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,14 @@ def test_launch_bounds_alone():
     assert "launch bound: 256x1x1 -> 512x1x1" in difference.reasons
 
 
+def test_attributes_of_a_newer_compiler_alone():
+    names = [row for row in BASE.attributes if row[0] not in ("SW_WAR", "SPARSE_MMA_MASK")]
+    newer = replace(BASE, attributes=(*names, ("SW_WAR", "08000000")))
+    assert classify_difference(replace(BASE, attributes=tuple(names)), newer).cls is CodeClass.IDENTICAL
+    other = replace(BASE, attributes=(*names, ("SW_WAR", "0c000000")))
+    assert classify_difference(newer, other).cls is CodeClass.CHANGED
+
+
 def test_contents_of_a_constant():
     difference = classify_difference(BASE, normal(SCALE.replace("2.5f}", "2.0f}"), "scale"))
     assert (difference.cls, difference.reasons) == (CodeClass.CHANGED, ("contents of weights differ",))

@@ -5,6 +5,7 @@ from diff_support import LOOP, SCALE, comparison, image, side
 
 from lab.base.errors import ReaderError, UserError
 from lab.diff.classify import CodeClass
+from lab.diff.collect import CollectOptions, collect
 from lab.diff.comparison import arch_of, compare_sides
 from lab.diff.side import CodeSide
 from lab.isa.sass.control import BYTES
@@ -34,6 +35,15 @@ def test_identical_kernels_have_figures_where_they_are_asked_for():
     assert change.head is None
     (change,) = compare_sides(both, both, figures=True).changes
     assert (change.cls, change.head.shared_bytes) == (CodeClass.IDENTICAL, 512)
+
+
+def test_a_build_is_not_disassembled_again(tmp_path, monkeypatch):
+    (tmp_path / "a.cu").write_text(SCALE)
+    (tmp_path / "b.cu").write_text(SCALE.replace("3.0f", "5.0f"))
+    options = CollectOptions(("sm_90",), ("nvrtc",))
+    sides = [collect(tmp_path / name, options) for name in ("a.cu", "b.cu")]
+    monkeypatch.setattr("lab.diff.comparison.disassemble_all", lambda _: pytest.fail("both are listed"))
+    assert compare_sides(*sides).counts == {"changed": 1}
 
 
 def test_a_renamed_kernel():
@@ -72,4 +82,7 @@ def test_a_damaged_cubin():
     damaged = CodeSide("damaged", (type(image(SCALE))("k.o", image(SCALE).cubin[:400]),))
     with pytest.raises(UserError) as caught:
         compare_sides(damaged, damaged)
-    assert caught.value.code == "unreadable"
+    assert caught.value.code == "nothing-left"
+    whole = image(SCALE)
+    result = compare_sides(CodeSide("one", (whole, *damaged.images)), side(whole))
+    assert [(name, place) for name, place, _ in result.failures] == [("BASE", "k.o")]

@@ -23,6 +23,15 @@ def test_copies_of_one_symbol_stay_in_their_files():
     assert [(a.where, b.where) for a, b in match(base, head).pairs] == [("lib/one.so",) * 2, ("lib/two.so",) * 2]
 
 
+def test_several_compilers_are_matched_each_with_itself():
+    """One release refuses the source on one side."""
+    base = [KernelKey(0, "", "nvrtc 12.9", "sm_90", "a"), KernelKey(1, "", "nvrtc 13.5", "sm_90", "a")]
+    matched = match(base, [KernelKey(0, "", "nvrtc 13.5", "sm_90", "a")])
+    assert [(a.toolchain, b.toolchain) for a, b in matched.pairs] == [("nvrtc 13.5", "nvrtc 13.5")]
+    newer = match(base[:1], [KernelKey(0, "", "nvrtc 13.5", "sm_90", "a")])
+    assert len(newer.pairs) == 1
+
+
 def test_the_nearest_template_arguments():
     """One argument was added; the nearest instance is the one with the same first argument."""
     base = [key("_Z1fILi8EEvPf"), key("_Z1fILi16EEvPf")]

@@ -8,6 +8,7 @@ from typing import Final
 from lab.diff.comparison import KernelChange, SideComparison
 from lab.diff.gates import GateFailure
 from lab.diff.render.words import (
+    experiment_lines,
     figure_rows,
     grouped,
     headline,
@@ -77,10 +78,7 @@ def _lines(
             yield "</details>"
     if comparison.verdicts:
         yield ""
-        yield from (
-            f"- {v.side}: {_escaped(v.variant)} is **{v.word}**: {_escaped(v.reason)}"
-            for v in comparison.verdicts[:rows]
-        )
+        yield from (f"- {_escaped(line)}" for line in list(experiment_lines(comparison))[:rows])
     yield ""
     yield f"BASE {_code(comparison.base)}, HEAD {_code(comparison.head)}. Times are predicted, none is measured."
 

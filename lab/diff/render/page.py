@@ -28,6 +28,7 @@ def page(comparison: SideComparison, failures: Sequence[GateFailure] = ()) -> st
             headline=words.headline(comparison),
             warnings=list(words.warnings(comparison, failures)),
             unlike=words.unlike_kernels(comparison),
+            experiment=list(words.experiment_lines(comparison)),
             title=words.title,
             short=words.short_figures,
             rows=words.figure_rows,

@@ -9,6 +9,7 @@ from typing import Final
 from lab.diff.comparison import KernelChange, SideComparison
 from lab.diff.gates import GateFailure
 from lab.diff.render.words import (
+    experiment_lines,
     figure_rows,
     grouped,
     headline,
@@ -54,8 +55,8 @@ def terminal_lines(
     for word, kernels in (("added", comparison.added), ("removed", comparison.removed)):
         for kernel in kernels if full else kernels[:_MOST_ROWS]:
             yield from _wrapped(f"{word}: {kernel.name} {kernel.arch} {kernel.where}".rstrip(), "  ")
-    for verdict in comparison.verdicts:
-        yield from _wrapped(f"{verdict.side}: {verdict.variant} is {verdict.word}: {verdict.reason}", "  ")
+    for line in experiment_lines(comparison):
+        yield from _wrapped(line, "  ")
     for note in comparison.notes if full else comparison.notes[:_MOST_DETAILED]:
         yield from _wrapped(f"note: {note}", "  ")
 

@@ -38,7 +38,7 @@ def warnings(comparison: SideComparison, failures: Sequence[GateFailure]) -> Ite
     for sentence in comparison.missing_archs:
         yield f"{sentence}: nothing of it was compared"
     for side, place, reason in comparison.failures:
-        yield f"{side}: {place} does not compile: {reason}"
+        yield f"{side}: {place} was not compared: {reason}"
     by_gate: dict[str, list[str]] = {}
     for failure in failures:
         where = (failure.kernel, failure.arch, failure.message)
@@ -121,6 +121,20 @@ def predicted_text(change: KernelChange, *, short: bool = False) -> str:
     span = f"{100 * (predicted.low - 1):+.1f} to {100 * (predicted.high - 1):+.1f} %"
     work = "" if abs(predicted.work - 1) < 0.01 else f", work of an iteration x {predicted.work:.2f}"  # noqa: PLR2004 - equal
     return f"hot loop {percent} predicted ({span}{work})"
+
+
+def experiment_lines(comparison: SideComparison) -> Iterator[str]:
+    """Yield the verdicts and times of the experiment, unsound verdicts first, sound ones counted."""
+    for verdict in comparison.verdicts:
+        if not verdict.passed:
+            yield f"{verdict.side}: {verdict.variant} is {verdict.word}: {verdict.reason}"
+    for side in ("BASE", "HEAD"):
+        sound = sum(verdict.passed for verdict in comparison.verdicts if verdict.side == side)
+        if sound:
+            yield f"{side}: {_counted(sound, 'variant')} of the experiment verified"
+    for time in comparison.times:
+        span = f"{100 * (time.low - 1):+.1f} to {100 * (time.high - 1):+.1f} %"
+        yield f"{time.variant}: time {100 * (time.ratio - 1):+.1f} %, {time.kind}, {span}"
 
 
 def short_figures(change: KernelChange) -> tuple[str, str, str]:

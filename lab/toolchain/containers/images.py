@@ -163,10 +163,9 @@ def _in_elf(content: bytes, file: str) -> Iterator[FatbinEntry]:
 def _global_functions(cubin: bytes) -> Iterator[str]:
     """Yield the kernels of a cubin: functions that are seen outside of it and have constants for parameters."""
     elf = ELFFile(io.BytesIO(cubin))
-    names = [section.name for section in elf.iter_sections()]
+    names = {section.name for section in elf.iter_sections()}
     for section in elf.iter_sections():
         if isinstance(section, SymbolTableSection):
             for symbol in section.iter_symbols():
-                is_kernel = any(name.startswith(".nv.constant0.") and name[14:] == symbol.name for name in names)
-                if symbol["st_info"]["type"] == "STT_FUNC" and is_kernel:
+                if symbol["st_info"]["type"] == "STT_FUNC" and f".nv.constant0.{symbol.name}" in names:
                     yield symbol.name

@@ -16,9 +16,13 @@ from dataclasses import dataclass
 SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 SHT_NOBITS = 8
+_WITHOUT_BYTES = frozenset({SHT_NOBITS, 0x70000007, 0x70000009, 0x7000000A})
+"""Sections without bytes in the file: those of ELF, and global, local and shared memory of CUDA 11 and older."""
 FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; other formats have their value in these 2 bytes
 # EIATTR_* as nvdisasm names them
 _REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS, _KPARAM_INFO, _CTA_PER_CLUSTER = 0x2F, 0x12, 0x4C, 0x17, 0x3D
+
+_OWN_BANK = re.compile(r"\.nv\.constant\d+\.")
 
 _SIZE_SHIFT = 18  # of a parameter, within the word behind its offset
 
@@ -83,7 +87,11 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
             if key in (_REGCOUNT, _MIN_STACK_SIZE)
             for index, value in [struct.unpack("<II", payload)]
         }
-        return {s.name: _kernel(s.name, by_name, attributes) for s in symbols if s.entry}
+        constants: dict[str, int] = {}
+        for name, section in by_name.items():
+            if match := _OWN_BANK.match(name):
+                constants[name[match.end() :]] = constants.get(name[match.end() :], 0) + section.size
+        return {s.name: _kernel(s.name, by_name, attributes, constants.get(s.name, 0)) for s in symbols if s.entry}
     except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"not a complete cubin: {error}") from error
 
@@ -136,7 +144,9 @@ def _parameters(cubin: bytes, kernel: str) -> list[tuple[int, int]]:
     return [(offset, facts >> _SIZE_SHIFT) for _, offset, facts in rows]
 
 
-def _kernel(name: str, by_name: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
+def _kernel(
+    name: str, by_name: dict[str, Section], attributes: dict[tuple[str, int], int], constant_bytes: int
+) -> CubinKernel:
     text = by_name[f".text.{name}"]
     kernel_attributes = tuple(attributes_in(by_name.get(f".nv.info.{name}")))
     barriers = [payload[0] for key, payload in kernel_attributes if key == _NUM_BARRIERS]
@@ -145,13 +155,12 @@ def _kernel(name: str, by_name: dict[str, Section], attributes: dict[tuple[str, 
     ]
     shared = by_name.get(f".nv.shared.{name}")
     reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in by_name else 0
-    bank = re.compile(rf"\.nv\.constant\d+\.{re.escape(name)}")
     return CubinKernel(
         # Before sm_90, the top byte of sh_info in the section header has the count, too.
         registers=attributes.get((name, _REGCOUNT), text.info >> 24),
         stack_bytes=attributes.get((name, _MIN_STACK_SIZE), 0),
         shared_bytes=max(0, shared.size - reserved) if shared else 0,
-        constant_bytes=sum(section.size for key, section in by_name.items() if bank.fullmatch(key)),
+        constant_bytes=constant_bytes,
         barriers=max(barriers, default=0),
         cluster=max(clusters, default=1),
     )
@@ -184,7 +193,7 @@ def content_of(image: bytes, header: Sequence[int]) -> bytes:
         IndexError: The image is truncated.
     """
     kind, offset, size = header[1], header[4], header[5]
-    if kind == SHT_NOBITS:
+    if kind in _WITHOUT_BYTES:
         return b""
     if offset + size > len(image):
         raise IndexError("a section is beyond the end")

@@ -101,3 +101,11 @@ def test_section_headers_beyond_the_end_are_refused(cubin: bytes, byte: int) -> 
 def test_a_cut_image_is_refused(cubin: bytes) -> None:
     with pytest.raises((struct.error, IndexError)):
         list(sections(cubin[:-1]))
+
+
+@pytest.mark.parametrize("kind", [8, 0x70000007, 0x70000009, 0x7000000A])
+def test_memory_has_no_bytes_in_the_file(kind):
+    """CUDA 11 and older give shared memory a section type of its own, whose size leads beyond the file."""
+    assert content_of(b"\x7fELF", (0, kind, 3, 0, 2, 100)) == b""
+    with pytest.raises(IndexError):
+        content_of(b"\x7fELF", (0, 1, 3, 0, 2, 100))
