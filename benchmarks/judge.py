@@ -31,7 +31,7 @@ from lab.judging.judge import JudgeOptions, judge_file
 
 GALLERY: Final = Path(__file__).with_name("judge_gallery")
 _SUFFIXES: Final = (".cu", ".ptx", ".py")
-_LIMIT_S: Final = 60.0
+_LIMIT_S: Final = 120.0
 _LOOSE: Final = 1e-2
 
 

@@ -11,10 +11,10 @@ from lab.judging.judge import JudgeOptions, judge_file
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {
-    "zeros",
-    "constants", "input-independent", "kept results", "writes inputs", "tested sizes", "special values",
-    "special sizes", "tails", "large sizes", "negative values", "huge values", "non-contiguous", "misaligned", "aliasing",
-    "precision", "moved work", "reads expected", "nothing launched", "host code", "printf", "endless loop", "memory",
+    "zeros", "constants", "input-independent", "kept results", "writes inputs", "tested sizes", "special values",
+    "special sizes", "tails", "large sizes", "negative values", "huge values", "non-contiguous", "misaligned",
+    "aliasing", "precision", "moved work", "reads expected", "nothing launched", "host code", "printf",
+    "endless loop", "memory",
 }  # fmt: skip
 
 
@@ -22,6 +22,7 @@ CLASSES = {
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     specification = importlib.util.spec_from_file_location("judge_benchmark", ROOT / "benchmarks" / "judge.py")
+    assert specification is not None
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, "judge_benchmark", module)
     specification.loader.exec_module(module)
