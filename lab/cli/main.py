@@ -849,12 +849,12 @@ def mcp(
     import secrets
 
     from lab.base.executor import ProcessExecutor
-    from lab.mcp.commands import Limits
+    from lab.mcp.commands import CallLimits
     from lab.mcp.server import serve_http, serve_stdio
     from lab.mcp.tools import confined
 
     with ProcessExecutor(2) as executor:
-        tools = confined(root, Limits(seconds, megabytes), executor, python=python)
+        tools = confined(root, CallLimits(seconds, megabytes), executor, python=python)
         if not http:
             serve_stdio(tools)
             return

@@ -31,7 +31,8 @@ from lab.operators.declared.inputs import ArgumentPlan, contents, plan
 from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction, FillKind
 from lab.runs.flow import resized_launches
-from lab.stages.full_size import FullSizeTask
+from lab.runs.sample_sizes import smaller_sizes
+from lab.stages.full_size import FullSizeTask, SizedLaunches
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launches
@@ -455,7 +456,7 @@ def try_larger(case: Case, task: FullSizeTask) -> tuple[tuple[Fault, ...], int]:
     """
     computed, before, reached = case.operator, 0, 0
     seconds = spent = 0.0
-    for sized in (*task.between, task.full):
+    for sized in (*_multiples(case), task.full):
         problem = computed.restored(sized.problem)
         size = computed.bytes_moved(problem)
         if size > _LARGE_BYTES or (before and spent + seconds * size / before > _LARGE_SECONDS):
@@ -485,6 +486,21 @@ def try_larger(case: Case, task: FullSizeTask) -> tuple[tuple[Fault, ...], int]:
         spent += seconds
         reached = max(reached, *(int(_size(value)) for value in sized.problem.values()))
     return (), reached
+
+
+def _multiples(case: Case) -> Iterator[SizedLaunches]:
+    """Yield the emulated problem with all sizes multiplied alike, up to the problem's own, in small steps of work."""
+    point = case.variant.planned.point
+    base = point.problem.emulate
+    assert base is not None  # noqa: S101 - every task has one
+    sizes = smaller_sizes(base, point.problem.values)
+    step = 4 if len(sizes) == 1 else 2
+    factor = step
+    while sizes and all(size * factor < real for size, real in sizes.values()):
+        larger = {name: size * factor for name, (size, _) in sizes.items()}
+        if (sized := resized_launches(case.context, case.variant, base, larger)) is not None:
+            yield SizedLaunches(sized[1], sized[0])
+        factor *= step
 
 
 def reduces(case: Case) -> bool:
