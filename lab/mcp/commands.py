@@ -24,8 +24,8 @@ _BEAT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one call.
+class CallLimits:
+    """CallLimits of one call.
 
     Attributes:
         seconds: Time after which it is stopped.
@@ -39,14 +39,14 @@ class Limits:
 
 
 def run_command(
-    words: Sequence[str], folder: Path, limits: Limits, beat: Callable[[float], None] = lambda _: None
+    words: Sequence[str], folder: Path, limits: CallLimits, beat: Callable[[float], None] = lambda _: None
 ) -> str:
     """Run a command of lab, and return what it prints.
 
     Args:
         words: The command with its arguments.
         folder: Its working directory.
-        limits: Limits of the call.
+        limits: CallLimits of the call.
         beat: Called every few seconds with the seconds so far.
 
     Raises:
@@ -86,7 +86,7 @@ def run_command(
     return shortened(output.strip(), limits.characters)
 
 
-def _too_long(words: Sequence[str], limits: Limits) -> UserError:
+def _too_long(words: Sequence[str], limits: CallLimits) -> UserError:
     return UserError(
         "the call took too long",
         code="out-of-range",

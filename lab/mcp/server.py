@@ -22,7 +22,7 @@ Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[None]]
 
 
-def make_server(tools: Tools) -> Any:  # noqa: ANN401 - of a package of an extra
+def make_server(tools: Tools) -> Any:  # noqa: ANN401, C901 - of a package of an extra; one function for each tool
     """Return an MCP server with the tools.
 
     Raises:
@@ -83,11 +83,15 @@ def make_server(tools: Tools) -> Any:  # noqa: ANN401 - of a package of an extra
         """Say which of two runs, or of two variants RUN#ID, is faster, and why."""
         return await call(context, tools.compare, a, b)
 
+    async def diff(context: Any, a: str, b: str) -> str:  # noqa: ANN401
+        """Show how the machine code of two kernels differs: .cu, .ptx or .cubin files."""
+        return await call(context, tools.diff, a, b)
+
     async def gpus(part: str = "") -> str:
         """List the GPUs that times can be predicted for."""
         return tools.gpus(part)
 
-    for function in (judge, advise, run, inspect, emulate, compare):
+    for function in (judge, advise, run, inspect, emulate, compare, diff):
         function.__annotations__["context"] = context_type
         server.tool(structured_output=False)(function)
     server.tool(structured_output=False)(gpus)

@@ -12,7 +12,7 @@ from lab.hardware.gpus import gpu_for, read_rows
 from lab.judging.judge import JudgeOptions, judge_file, judge_text
 from lab.judging.task import load_task
 from lab.judging.verdict import Judgement
-from lab.mcp.commands import Limits, run_command, shortened
+from lab.mcp.commands import CallLimits, run_command, shortened
 from lab.mcp.confinement import Confinement
 
 Report = Callable[[str], None]
@@ -21,17 +21,17 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Tools:
-    """What an agent may ask for.
+    """The functions that an agent may call.
 
     Attributes:
-        confinement: Limits of file access.
-        limits: Limits of each call.
+        confinement: CallLimits of file access.
+        limits: CallLimits of each call.
         executor: Warm workers that judge.
         command: Runs a command of lab.
     """
 
     confinement: Confinement
-    limits: Limits
+    limits: CallLimits
     executor: Executor
     command: Callable[..., str] = field(default=run_command)
 
@@ -87,6 +87,11 @@ class Tools:
             sides.append(f"{self.confinement.path(path, key)}{mark}{variant}")
         return self._command(["compare", *sides], report)
 
+    def diff(self, a: str, b: str, report: Report) -> str:
+        """Return how the machine code of two files differs."""
+        paths = [str(self.confinement.file(name, key)) for key, name in (("a", a), ("b", b))]
+        return self._command(["diff", *paths], report)
+
     @staticmethod
     def gpus(part: str = "") -> str:
         """Return the GPUs whose name contains a text, one a line: name, architecture, SMs, memory bandwidth."""
@@ -101,6 +106,6 @@ class Tools:
         return self.command(words, self.confinement.root, self.limits, lambda seconds: report(f"{seconds:.0f} s"))
 
 
-def confined(root: Path, limits: Limits, executor: Executor, *, python: bool = False) -> Tools:
+def confined(root: Path, limits: CallLimits, executor: Executor, *, python: bool = False) -> Tools:
     """Return the tools for a root."""
     return Tools(Confinement(root.resolve(), python), limits, executor)

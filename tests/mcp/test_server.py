@@ -7,7 +7,7 @@ from judged import RIGHT, InProcess, task_in
 
 from lab.base.errors import MissingToolError
 from lab.mcp import server
-from lab.mcp.commands import Limits
+from lab.mcp.commands import CallLimits
 from lab.mcp.tools import confined
 
 
@@ -45,13 +45,13 @@ def test_requests_with_the_token_arrive():
 def test_without_the_package_the_command_to_install_it_is_said(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     with pytest.raises(MissingToolError, match=r"lab\[mcp\]"):
-        server.make_server(confined(tmp_path, Limits(), InProcess()))
+        server.make_server(confined(tmp_path, CallLimits(), InProcess()))
 
 
 def test_tools_answer_a_client(tmp_path):
     mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
     task_in(tmp_path)
-    made = server.make_server(confined(tmp_path, Limits(), InProcess()))
+    made = server.make_server(confined(tmp_path, CallLimits(), InProcess()))
     progress = []
 
     async def follow(step, total, message):
@@ -66,7 +66,7 @@ def test_tools_answer_a_client(tmp_path):
             return names, verdict, refused
 
     names, verdict, refused = asyncio.run(session())
-    assert set(names) == {"judge", "advise", "run", "inspect", "emulate", "compare", "gpus"}
+    assert set(names) == {"judge", "advise", "run", "inspect", "emulate", "compare", "diff", "gpus"}
     assert json.loads(verdict.content[0].text)["verdict"] == "correct"
     assert refused.is_error
     assert "outside" in refused.content[0].text

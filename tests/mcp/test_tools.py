@@ -5,7 +5,7 @@ from judged import RIGHT, InProcess, task_in
 from mistakes import coded
 
 from lab.base.errors import UserError
-from lab.mcp.commands import Limits
+from lab.mcp.commands import CallLimits
 from lab.mcp.tools import Tools, confined
 
 
@@ -13,7 +13,7 @@ from lab.mcp.tools import Tools, confined
 def tools(tmp_path):
     task_in(tmp_path)
     (tmp_path / "kernel.cu").write_text(RIGHT)
-    return confined(tmp_path, Limits(), InProcess())
+    return confined(tmp_path, CallLimits(), InProcess())
 
 
 def test_a_candidate_is_a_file_or_text(tools):
@@ -39,6 +39,7 @@ def test_no_tool_leaves_the_root(tools, name):
         lambda: tools.inspect(name, "", print),
         lambda: tools.emulate(name, [], print),
         lambda: tools.compare(name, "x", print),
+        lambda: tools.diff(name, "kernel.cu", print),
         lambda: tools.compare("x", f"{name}#abc", print),
     ]
     for call in calls:
@@ -60,12 +61,14 @@ def test_commands_get_paths_of_the_root_and_limits(tools, tmp_path):
     assert fake.inspect("kernel.cu", "add", lines.append) == "text"
     assert fake.emulate("kernel.cu", ["--help", "i32=4"], lines.append, block="64") == "text"
     assert fake.compare("a#1", "b", lines.append) == "text"
+    assert fake.diff("kernel.cu", "kernel.cu", lines.append) == "text"
     file, source = str(tmp_path / "add.yaml"), str(tmp_path / "kernel.cu")
     assert [words for words, _, _ in calls] == [
         ["run", file, "--json", "--output", str(tmp_path / "reports" / "add"), "--no-gpu"],
         ["inspect", source, "--kernel", "add"],
         ["emulate", source, "--grid", "1", "--block", "64", "--", "--help", "i32=4"],
         ["compare", f"{tmp_path / 'a'}#1", str(tmp_path / "b")],
+        ["diff", source, source],
     ]
     assert all((folder, limits) == (tmp_path, tools.limits) for _, folder, limits in calls)
     assert lines[:2] == ["lab run", "2 s"]
