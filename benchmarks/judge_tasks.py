@@ -128,12 +128,11 @@ def _task(file: Path, folder: Path, most: int, rng: random.Random) -> GalleryTas
     solutions = []
     for number, point in enumerate(rng.sample(points, min(most, len(points)))):
         header: dict[str, object] = {key: _valued(raw[key], point.parameters) for key in _LAUNCH if key in raw}
-        macros = {
-            name: value for name, value in point.parameters.items() if f"{{{name}}}" not in str(raw.get("kernel"))
-        }
-        defines = "".join(f"#define {name} {_cuda(value)}\n" for name, value in macros.items())
+        if "kernel" in raw:
+            header["kernel"] = _valued(raw["kernel"], fixed)  # a parameter in braces stays one
+        header["parameters"] = {name: value for name, value in point.parameters.items() if name not in fixed}
         solution = home / f"solution_{number}.cu"
-        text = f"/* lab\n{yaml_of(header)}*/\n{defines}#line 1\n{source}"
+        text = f"/* lab\n{yaml_of(header)}*/\n{_with_macros(source, fixed)}"
         solution.write_text(text, encoding="utf-8")
         solutions.append(solution)
     return GalleryTask(file.stem, task, tuple(solutions))

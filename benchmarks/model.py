@@ -133,10 +133,11 @@ pick that reaches 95 % of the best in nine of ten sweeps. They are missed. The c
 
 - **Counts are of a small problem** in the reports below. New runs count up to 256 random blocks of the real one where
   throughput counts no operations, no launch reads what another wrote, and a block takes the CPU less than 2 s
-  ([unseen kernels](../results/predictions.md)). Else the CPU also executes it with each size halved and quartered. Counts that follow curves of few terms are continued; else counts that grow with a whole power
-  of a size are. Where the power is not a whole number, the estimate scales by bytes and the interval reaches up to
-  that power. Data that behaves differently at the small size has other counts (mandelbrot's points, the updates of
-  compaction and column_sums).
+  ([unseen kernels](../results/predictions.md)). Else the CPU also executes it with each size halved and quartered.
+  Counts that follow curves of few terms are continued; else counts that grow with a whole power of a size are. Where
+  the power is not a whole number, the estimate scales by bytes and the interval reaches up to that power. Data that
+  behaves differently at the small size has other counts (mandelbrot's points, the updates of compaction and
+  column_sums).
 - **Caches.** L1 hits are counted on the first blocks by the lines read in between; each resident block has an equal
   share of L1. L2 holds 32 MiB of different lines, not 60. A sector read again comes from L2 unless the reads and
   stores of all resident blocks in between exceed that. gather is estimated 1.3 times too fast, layer_norm with blocks

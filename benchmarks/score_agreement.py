@@ -292,7 +292,7 @@ with matrix instructions, as [below](#matrix-instructions):
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
 | instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
 | L2 reads | sectors L1 misses (`lab/predict/caches.py`), 36 B a cycle, scattered 20; copies 64, stages 55 | micro |
-| L2 writes | stored sectors, 24 B a cycle; a sector alone in its line takes as long as the line | `lab/hardware/latencies.py` |
+| L2 writes | stored sectors, 24 B a cycle; a lone sector takes as long as its line | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
 | local memory (spills) | as other accesses; of the resident threads' spills, what exceeds L1 in L2, L2 in DRAM | SASS |

@@ -832,6 +832,40 @@ def judge(
 
 
 @app.command()
+def mcp(
+    root: Annotated[Path, typer.Option(help="Folder that holds everything an agent may name.")] = Path(),
+    http: Annotated[bool, typer.Option("--http", help="Serve HTTP on 127.0.0.1 in place of stdio.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of --http.")] = 8765,
+    python: Annotated[
+        bool, typer.Option("--python", help="Files may name Python: references, and Triton functions.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="Time of one call.")] = 120.0,
+    megabytes: Annotated[int, typer.Option(min=2048, help="Address space of each process of a call.")] = 16_384,
+) -> None:
+    """Serve lab to agents by the Model Context Protocol.
+
+    With --http, requests need the token in LAB_MCP_TOKEN, or the one that is printed on stderr.
+    """
+    import secrets
+
+    from lab.base.executor import ProcessExecutor
+    from lab.mcp.commands import CallLimits
+    from lab.mcp.server import serve_http, serve_stdio
+    from lab.mcp.tools import confined
+
+    with ProcessExecutor(2) as executor:
+        tools = confined(root, CallLimits(seconds, megabytes), executor, python=python)
+        if not http:
+            serve_stdio(tools)
+            return
+        token = os.environ.get("LAB_MCP_TOKEN", "")
+        if not token:
+            token = secrets.token_urlsafe(24)
+            write(f"token: {token}", error=True)
+        serve_http(tools, port, token)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """List what lab can use on this machine; for each missing thing, what it adds and how to install it."""
     from dataclasses import asdict

@@ -59,7 +59,8 @@ def size_constants(module: Module) -> tuple[int, ...]:
     values = {
         int(operand)
         for instruction in _instructions(module)
-        if instruction.opcode.startswith("setp.") and instruction.opcode.rpartition(".")[2] in _INTEGERS
+        if instruction.opcode.startswith(("setp.", "min.", "max."))
+        and instruction.opcode.rpartition(".")[2] in _INTEGERS
         for operand in instruction.operands
         if _INTEGER.match(operand)
     }

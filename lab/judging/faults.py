@@ -14,7 +14,7 @@ from lab.base.expressions import Scalar
 
 
 class Ruling(StrEnum):
-    """The word of a verdict; docs/reference/verdict-schema.md defines each."""
+    """The word of a verdict; docs/reference/judge.md defines each."""
 
     CORRECT = "correct"
     WRONG = "wrong"

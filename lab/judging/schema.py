@@ -78,7 +78,7 @@ class BaselineModel(Strict):
 class LimitsModel(Strict):
     """Limits on one verdict."""
 
-    seconds: float = Field(60.0, gt=0, le=600, description="Time of one execution on the CPU, in seconds")
+    seconds: float = Field(120.0, gt=0, le=600, description="Time of one execution on the CPU, in seconds")
     source_bytes: int = Field(1 << 20, ge=1, le=4 << 20, description="Size of a candidate's file, in bytes")
 
 

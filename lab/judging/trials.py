@@ -6,6 +6,8 @@ a kernel gains from a wrong verdict.
 
 from __future__ import annotations
 
+import math
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.base.errors import LabError, UserError
-from lab.base.expressions import Scalar
+from lab.base.errors import LabError, Location, UserError
+from lab.base.expressions import Scalar, evaluate
 from lab.emulator.results import Finding
 from lab.emulator.state import DeviceState
 from lab.judging.case import Case
@@ -29,6 +31,8 @@ from lab.operators.declared.inputs import ArgumentPlan, contents, plan
 from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction, FillKind
 from lab.runs.flow import resized_launches
+from lab.runs.sample_sizes import smaller_sizes
+from lab.stages.full_size import FullSizeTask, SizedLaunches
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launches
@@ -435,6 +439,120 @@ _LARGEST: Final = 2.0**12
 _SHARE: Final = 1 / 8
 
 
+# --- large sizes --------------------------------------------------------------------------------------------------
+
+_LARGE_BYTES: Final = 1 << 29
+_LARGE_SECONDS: Final = 3.0
+"""Bytes of a larger problem, and processor seconds that it may take."""
+
+
+def try_larger(case: Case, task: FullSizeTask) -> tuple[tuple[Fault, ...], int]:
+    """Execute whole problems between the emulated size and the problem's own, as long as they are quick.
+
+    This is for outputs whose values cannot be compared for sampled blocks, as sums by atomics.
+
+    Returns:
+        Faults, and the largest field of a problem that was executed.
+    """
+    computed, before, reached = case.operator, 0, 0
+    seconds = spent = 0.0
+    for sized in (*_multiples(case), task.full):
+        problem = computed.restored(sized.problem)
+        size = computed.bytes_moved(problem)
+        if size > _LARGE_BYTES or (before and spent + seconds * size / before > _LARGE_SECONDS):
+            return (), reached
+        inputs = computed.inputs(problem, case.seed)
+        if not before:  # which makes the machine code, so that the next one shows the time
+            execute(case, sized.launches, inputs, LaunchMode(whole=True, counted=False))
+        begin = time.process_time()
+        execution = execute(case, sized.launches, inputs, LaunchMode(whole=True, counted=False))
+        words = ", ".join(f"{name} = {value}" for name, value in sized.problem.items() if _size(value))
+        if execution.finding is not None:
+            return (of_finding("large sizes", execution.finding, problem=sized.problem, seed=case.seed),), reached
+        largest, tolerance, worst = computed.verify(problem, _expected(computed, problem, inputs), execution.outputs)
+        if largest > tolerance:
+            fault = of_difference("large sizes", worst, prefix=f"with {words}", problem=sized.problem, seed=case.seed)
+            return (fault,), reached
+        for name, sparse in _sparse_inputs(computed, sized.problem, inputs, case.seed):
+            expected = _expected(computed, problem, sparse)
+            outputs = execute(case, sized.launches, sparse, LaunchMode(whole=True, counted=False)).outputs
+            largest, tolerance, worst = computed.verify(problem, expected, outputs)
+            if largest > tolerance:
+                prefix = f"with {words}, and zeros but for one element of {name}"
+                return (
+                    of_difference("large sizes", worst, prefix=prefix, problem=sized.problem, seed=case.seed),
+                ), reached
+        seconds, before = time.process_time() - begin, size
+        spent += seconds
+        reached = max(reached, *(int(_size(value)) for value in sized.problem.values()))
+    return (), reached
+
+
+def _multiples(case: Case) -> Iterator[SizedLaunches]:
+    """Yield the emulated problem with all sizes multiplied alike, up to the problem's own, in small steps of work."""
+    point = case.variant.planned.point
+    base = point.problem.emulate
+    assert base is not None  # noqa: S101 - every task has one
+    sizes = smaller_sizes(base, point.problem.values)
+    step = 4 if len(sizes) == 1 else 2
+    factor = step
+    while sizes and all(size * factor < real for size, real in sizes.values()):
+        larger = {name: size * factor for name, (size, _) in sizes.items()}
+        if (sized := resized_launches(case.context, case.variant, base, larger)) is not None:
+            yield SizedLaunches(sized[1], sized[0])
+        factor *= step
+
+
+def reduces(case: Case) -> bool:
+    """Return whether many input elements make one output element, so that bounds on errors are wide."""
+    problem = case.operator.restored(case.variant.planned.point.problem.values)
+    computed = case.operator.typed(problem)
+    shapes = plan(computed.declaration, problem).shapes
+    read = max((math.prod(shapes[name]) for name in _drawn_inputs(computed.declaration)), default=0)
+    written = min(math.prod(shapes[output.name]) for output in computed.declaration.outputs)
+    return read >= _MANY * written
+
+
+_MANY: Final = 256
+
+
+_SPARSE_ARRAYS: Final = 2
+_SPIKE: Final = 1000.0
+
+
+def _sparse_inputs(
+    computed: Declared, problem: Mapping[str, Scalar], inputs: Inputs, seed: int
+) -> Iterator[tuple[str, Inputs]]:
+    """Yield inputs of which one array is zero but for one element: the bound on a long sum's errors hides no part then.
+
+    Only arrays that may hold zeros are changed.
+    """
+    declaration = computed.typed(problem).declaration
+    planned = plan(declaration, problem)
+    for name in _drawn_inputs(declaration)[:_SPARSE_ARRAYS]:
+        argument, values = declaration.argument[name], inputs.arrays[name]
+        high = _SPIKE
+        if argument.fill is not None and not argument.fill.is_default:
+            bounds = argument.fill.operands
+            low, high = (_number(text, planned.names) for text in bounds) if len(bounds) == _ENDS else (1, 1)
+            if argument.fill.kind is not FillKind.UNIFORM or low > 0 or high <= 0:
+                continue
+            high -= 1 if argument.element.is_exact else 0
+        sparse = np.zeros(values.size)
+        sparse[int(np.random.default_rng([seed, zlib.crc32(name.encode()), 4]).integers(values.size))] = high
+        arrays = {**inputs.arrays, name: argument.element.stored(sparse)}
+        yield name, replace(inputs, arrays=arrays)
+
+
+_ENDS: Final = 2
+
+
+def _number(text: str, names: Mapping[str, Scalar]) -> float:
+    """Return the number that an expression of a task stands for."""
+    value = evaluate(text, names, at=Location("arguments"), key="arguments")
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
 # --- earlier launches, aliases, precision, orders -----------------------------------------------------------------
 
 
@@ -446,8 +564,13 @@ def _kept_results(case: Case, computed: Declared, base: _Base) -> Fault | None:
     mode = LaunchMode(counted=False, state=DeviceState(), excused=case.excused)
     memory = DeviceMemory(base.inputs, base.launches)
     run_sequence(case.variant.ptx, base.launches, memory, mode)
-    inputs = computed.inputs(base.problem, base.seed + 1)
-    reference = _expected(computed, base.problem, inputs)
+    inputs = replace(base.inputs)
+    for name in _drawn_inputs(computed.declaration):  # which tell zeros from a reference that is nearly zero
+        inputs = _redrawn(computed.declaration, replace(base, inputs=inputs, seed=base.seed + 1), name)
+    try:
+        reference = _widened(computed, base.problem, inputs, _expected(computed, base.problem, inputs))
+    except UserError:
+        return None
     second = memory.with_inputs(inputs)
     run_sequence(case.variant.ptx, base.launches, second, mode)
     largest, tolerance, worst = computed.verify(base.problem, reference, second.outputs)

@@ -1,6 +1,6 @@
 """The verdict on a candidate, as JSON with a versioned schema.
 
-The schema stands in docs/reference/verdict-schema.md; `SCHEMA` changes with every change that a reader could notice.
+The schema stands in docs/reference/judge.md; `SCHEMA` changes with every change that a reader could notice.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from lab.judging.case import Case, RejectedError, case_of
 from lab.judging.evidence import of_difference, of_finding, of_suspicion
 from lab.judging.faults import AdvicePoint, Examination, Fault, PredictedTime, Ruling, TrialOutcome
 from lab.judging.task import Request, load_task
-from lab.judging.trials import constant_outputs, try_hidden_problems, try_inputs
+from lab.judging.trials import constant_outputs, reduces, try_hidden_problems, try_inputs, try_larger
 from lab.predict.variant_scores import scores_of_problem
 from lab.recorded.run_records import EmulationRecord, Status, VariantRecord
 from lab.runs import flow
@@ -56,10 +56,16 @@ def examine(request: Request) -> Examination:
     points = () if record.status.failed else _advice(case, record)
     full = emulation.full_size
     faults = _faults(record, emulation, case.seed)
-    if not faults and case.untried_sizes and (full is None or not full.compared):
+    compared = full is not None and full.compared > 0
+    reached = 0
+    open_sizes = not compared or reduces(case)
+    if not faults and task.full_size is not None and open_sizes:
+        faults, reached = try_larger(case, task.full_size)
+    untried = [size for size in case.untried_sizes if size >= reached]
+    if not faults and open_sizes and untried:
         reason = (
-            f"the kernel compares a number with {case.untried_sizes[0]}, which no executed size reaches, and no values "
-            "were compared at the problem's own size"
+            f"the kernel compares a number with {untried[0]}, which no executed size reaches, and no values "
+            "were compared closely at the problem's own size"
         )
         faults = (Fault(Ruling.NOT_JUDGED, "large sizes", reason),)
     return Examination(

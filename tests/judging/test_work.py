@@ -44,16 +44,25 @@ def test_faults_of_the_pipeline_decide(tmp_path, old, new, ruling, check):
     assert faults[0].seed == 3
 
 
-def test_a_size_that_nothing_reaches_is_not_judged(tmp_path):
-    """Values of atomic sums are not compared at the problem's own size, so a branch that only it takes is open."""
-    source = """__global__ void total(float *total, const float *x, int n) {
+def sum_request(folder, condition, problem):
+    source = f"""__global__ void total(float *total, const float *x, int n) {{
         int i = blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) atomicAdd(total, n > 90000 ? 0.0f : x[i]);
-    }"""
-    file = task_in(tmp_path, SUM, emulate="{n: 700}", grid='"ceil_div(n, 128)"', block="128")
-    faults = examine(request_in(file, "kernel.cu", source, 3)).faults
+        if (i < n) atomicAdd(total, {condition} ? 0.0f : x[i]);
+    }}"""
+    file = task_in(folder, SUM, problem=problem, emulate="{n: 700}", grid='"ceil_div(n, 128)"', block="128")
+    return request_in(file, "kernel.cu", source, 3)
+
+
+def test_sums_are_compared_at_larger_sizes(tmp_path):
+    """Values of atomic sums are not compared for sampled blocks, so a branch that only large sizes take is open."""
+    faults = examine(sum_request(tmp_path, "n > 5000", "{n: 20_000}")).faults
+    assert [(fault.ruling, fault.check) for fault in faults] == [(Ruling.WRONG, "large sizes")]
+    assert examine(sum_request(tmp_path, "false", "{n: 20_000}")).faults == ()
+
+
+def test_a_size_that_nothing_reaches_is_not_judged(tmp_path):
+    faults = examine(sum_request(tmp_path, "n > 1900000000", "{n: 2_000_000_000}")).faults
     assert [(fault.ruling, fault.check) for fault in faults] == [(Ruling.NOT_JUDGED, "large sizes")]
-    assert examine(request_in(file, "kernel.cu", source.replace("n > 90000 ? 0.0f : ", ""), 3)).faults == ()
 
 
 def test_a_rejected_candidate_is_a_value(tmp_path):

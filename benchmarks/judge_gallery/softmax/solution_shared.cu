@@ -1,0 +1,25 @@
+__global__ void softmax(float *y, const float *x, int rows, int columns, int ld) {
+    __shared__ float held[128];
+    const float *row = x + (long long)blockIdx.x * ld;
+    float *out = y + (long long)blockIdx.x * columns;
+    int t = threadIdx.x;
+    float largest = -INFINITY, sum = 0;
+    for (int j = t; j < columns; j += 128) largest = fmaxf(largest, row[j]);
+    held[t] = largest;
+    __syncthreads();
+    for (int apart = 64; apart; apart /= 2) {
+        if (t < apart) held[t] = fmaxf(held[t], held[t + apart]);
+        __syncthreads();
+    }
+    largest = held[0];
+    __syncthreads();
+    for (int j = t; j < columns; j += 128) sum += expf(row[j] - largest);
+    held[t] = sum;
+    __syncthreads();
+    for (int apart = 64; apart; apart /= 2) {
+        if (t < apart) held[t] += held[t + apart];
+        __syncthreads();
+    }
+    sum = held[0];
+    for (int j = t; j < columns; j += 128) out[j] = expf(row[j] - largest) / sum;
+}
