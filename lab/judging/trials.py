@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -140,7 +140,7 @@ def _hidden_problems(
 ) -> Iterator[tuple[Mapping[str, Scalar], Launches | None, Mapping[str, Scalar], int]]:
     """Yield drawn fields, launches (None where the candidate has no legal ones), problem and seed.
 
-    The first problem has the least of all sizes, the next ones have random sizes.
+    The first problem has the least of all sizes, the second the largest, the next ones have random sizes.
 
     Raises:
         UserError: The task allows none of the drawn sizes.
@@ -155,8 +155,8 @@ def _hidden_problems(
     for number in range(case.task.raw.hidden.draws + _TRIES):
         seed = int(rng.integers(1, 2**31))
         drawn: dict[str, Any] = {name: values[int(rng.integers(len(values)))] for name, values in choices.items()}
-        if number == 0:
-            drawn = {name: min(values, key=_size) for name, values in choices.items()}
+        if number < len(_ENDMOST):
+            drawn = {name: _ENDMOST[number](values, key=_size) for name, values in choices.items()}
         try:
             problem = case.operator.for_parameters(case.operator.problem({**base, **drawn}), point.parameters)
         except UserError:
@@ -173,6 +173,9 @@ def _hidden_problems(
             found=dict(case.task.raw.hidden.sizes),
             accepted="sizes for which every shape is a positive integer",
         )
+
+
+_ENDMOST: Final[tuple[Callable[..., Any], ...]] = (min, max)
 
 
 def _size(value: object) -> float:
