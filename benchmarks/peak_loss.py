@@ -25,7 +25,7 @@ from lab.base.warp import WARP_SIZE
 from lab.hardware.gpus import gpu_for
 
 H200 = Path(__file__).parents[1] / "reports" / "h200"
-RUNS = ("gemm_bulk", "gemm_best", "gemm_winners", "gemm_ladder")
+RUNS = ("gemm_bulk", "gemm_best", "gemm_winners")
 SIDE = 8192
 GPU = gpu_for("H200")
 

@@ -25,7 +25,7 @@ WIDTH: Final = 80
 _MOST_DETAILED: Final = 5
 """Kernels whose figures are listed without `--full`."""
 _MOST_ROWS: Final = 30
-_HEADINGS: Final = ("kernel", "arch", "class", "regs", "spills", "loop", "predicted")
+_HEADINGS: Final = ("kernel", "arch", "class", "regs", "spills", "hot loop", "predicted")
 
 
 def terminal_lines(
@@ -65,7 +65,7 @@ def _table(changes: Sequence[KernelChange]) -> Iterator[str]:
     rows = [(title(c), c.arch, c.cls.value, *short_figures(c), predicted_text(c, short=True)) for c in changes]
     widths = [max(len(_HEADINGS[i]), *(len(row[i]) for row in rows)) for i in range(1, len(_HEADINGS))]
     name_width = max(12, WIDTH - sum(widths) - 2 * len(widths))
-    name_width = min(name_width, max(len(row[0]) for row in rows) if rows else name_width)
+    name_width = min(name_width, max(len(row[0]) for row in (_HEADINGS, *rows)))
     for row in (_HEADINGS, *rows):
         name = _shortened(row[0], name_width)
         cells = [cell.ljust(width) for cell, width in zip(row[1:], widths, strict=True)]

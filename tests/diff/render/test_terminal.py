@@ -15,6 +15,13 @@ def test_the_answer_comes_first_and_fits():
     assert any(line.startswith("scale") for line in lines)
 
 
+def test_a_short_name_does_not_shorten_the_heading():
+    result = comparison()
+    short = replace(result.changes[0], name="f", base_name="f")
+    heading = next(line for line in terminal_lines(replace(result, changes=(short,))) if "regs" in line)
+    assert heading.startswith("kernel")
+
+
 def test_long_names_are_shortened():
     result = comparison()
     long = replace(result.changes[0], name="n" * 200, base_name="n" * 200)
