@@ -76,7 +76,7 @@ COPIED = ("lab", "tests", "benchmarks", "kernel_src", "experiments", "libraries"
 LEAST_TEXT = 8
 """Bytes of a text that is looked for where a module changed."""
 
-OPTIONS: tuple[str, ...] = ("-x", "-q", "--tb=line", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
+OPTIONS: tuple[str, ...] = ("-x", "-q", "--tb=line", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:lab")
 OPTIONS += ("-o", "addopts=--strict-markers --import-mode=importlib")
 """Of each test run. The project's own options name some of xdist's, which a fork of one process does without."""
 

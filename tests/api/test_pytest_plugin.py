@@ -26,7 +26,7 @@ def test_that_fails(lab_kernel):
 def test_in_a_project_of_its_own(tmp_path):
     (tmp_path / "scale.cu").write_text(SCALE)
     (tmp_path / "test_scale.py").write_text(TEST)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "lab.api.pytest_plugin", "-p", "no:cacheprovider", "."]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
 

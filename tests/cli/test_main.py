@@ -92,7 +92,8 @@ def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(f
     assert "reports/small/index.html" in completed.stderr
     assert completed.stderr.count("http://127.0.0.1:") == 1
     again = here("run", "small.yaml", "--no-gpu", cwd=folder)
-    head, _, *table = again.stdout.splitlines()
+    answer, head, _, *table = again.stdout.splitlines()
+    assert answer == " ".join(result["answer"])
     assert "predicted for H200, in " in head
     length = next(i for i, line in enumerate(table) if line.startswith("performance findings on "))
     assert {line.split()[1] for line in table[:length]} == {row["variant"] for row in rows}
@@ -453,15 +454,15 @@ def test_try_needs_no_file_but_the_kernel(tmp_path):
 
 
 def test_a_verdict_that_rests_on_a_guess_does_not_count(tmp_path):
-    body = "int i = threadIdx.x; if (i < n) y[i] = x[m[i]];"
-    (tmp_path / "g.cu").write_text(f"__global__ void g(float *y, const float *x, const int *m, int n) {{ {body} }}\n")
+    body = "int i = threadIdx.x; if (i < n) y[i] = x[(int)m[i]];"
+    (tmp_path / "g.cu").write_text(f"__global__ void g(float *y, const float *x, const float *m, int n) {{ {body} }}\n")
     words = ("try", "g.cu", "--n", "64", "--block", "64", "--no-gpu")
     doubtful = here(*words, cwd=tmp_path)
     assert doubtful.returncode == 1
     guess = doubtful.stderr.index("guessed: arguments.x: float32[n]")
     assert guess < doubtful.stderr.index("not judged: arguments.x was guessed")
     assert "--argument 'x=float32[n]'" in doubtful.stderr
-    known = here(*words, "--argument", "x=float32[100]", "--argument", "m=int32[n] uniform 0 99", cwd=tmp_path)
+    known = here(*words, "--argument", "x=float32[100]", "--argument", "m=float32[n] uniform 0 99", cwd=tmp_path)
     assert (known.returncode, "guess" in known.stderr) == (0, False), known.stderr
 
 

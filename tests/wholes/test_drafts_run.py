@@ -73,7 +73,7 @@ KINDS = {
             f" {INDEX} if (i < n) o[i * stride] = x[i * stride]; }}\n"
             "int main() { float *o, *x; k<<<40, 256>>>(o, x, 1, 10240); }"
         ),
-        {"o": "out partial float32[n * stride]", "x": "float32[n * stride]", "stride": "int32 = 1", "n": "int32"},
+        {"o": "out partial float32[n * stride]", "x": "float32[n * stride]", "stride": "int32", "n": "int32"},
     ),
     "what only a constructor reads": (
         (

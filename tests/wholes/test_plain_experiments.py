@@ -150,7 +150,7 @@ def parts():
 @pytest.fixture
 def untraced(monkeypatch):
     """The first blocks are not executed once more for what they read again, which nothing here looks at."""
-    monkeypatch.setattr(api, "_traced", lambda request, tables: (None, ()))
+    monkeypatch.setattr(api, "_traced", lambda request, tables, traced: (None, ()))
 
 
 @pytest.mark.parametrize(("files", "sampled", "turn", "run_of"), list(parts()))
