@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 from lab.isa.model import SourceLocation
 from lab.measured.timing import Kind
@@ -57,7 +56,7 @@ class CodePlace:
         lines = [f"{isa} line {line}" for isa, line in (("PTX", self.ptx), ("SASS", self.sass)) if line]
         if self.source is None:
             return ", ".join(lines)
-        where = f"{PurePosixPath(self.source.file).name}:{self.source.line}"
+        where = self.source.short
         return f"{where} ({', '.join(lines)})" if lines else where
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -253,11 +252,7 @@ def _placed(line: int, source: SourceLocation | None, calls: tuple[SourceLocatio
 
 
 def _reached(source: SourceLocation, calls: tuple[SourceLocation, ...]) -> str:
-    return ", called at ".join(_in_short(location) for location in (source, *calls))
-
-
-def _in_short(source: SourceLocation) -> str:
-    return f"{PurePosixPath(source.file).name}:{source.line}"
+    return ", called at ".join(location.short for location in (source, *calls))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Literal
 
 Isa = Literal["ptx", "sass"]
@@ -47,6 +48,11 @@ class SourceLocation:
 
     file: str
     line: int
+
+    @property
+    def short(self) -> str:
+        """``kernel.cu:12``: the file without its folder, and the line."""
+        return f"{PurePosixPath(self.file).name}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 from typing import Final
 
 from lab.isa.model import Instruction, Module
@@ -95,6 +94,5 @@ def prints(module: Module) -> str | None:
     """Return the place of a call of printf: a source line or, without one, a PTX line; None without a call."""
     for instruction in _instructions(module):
         if instruction.opcode.startswith("call") and any("vprintf" in operand for operand in instruction.operands):
-            source = instruction.source
-            return f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {instruction.line}"
+            return instruction.source.short if instruction.source else f"PTX line {instruction.line}"
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Final
 
 from lab.base.expressions import Scalar
@@ -70,7 +69,7 @@ def of_finding(
 def line_of(finding: Finding) -> str:
     """Return the source line of a finding, or its PTX line; empty where it has neither."""
     if finding.source is not None:
-        return f"{PurePosixPath(finding.source.file).name}:{finding.source.line}"
+        return finding.source.short
     return f"PTX line {finding.line}" if finding.line else ""
 
 

@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -241,8 +240,7 @@ def _blamed(judged: Judged) -> str:
 
 
 def _named(place: Approximation) -> str:
-    source = place.source
-    location = f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {place.line}"
+    location = place.source.short if place.source else f"PTX line {place.line}"
     return f"{place.opcode} at {location}"
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import PurePosixPath
 from typing import Final
 
 import numpy as np
@@ -454,7 +453,7 @@ def _wrapped(task: FullSizeTask, ptx: str, sampled: _Sampled) -> str:
             lines += _launched(
                 ptx, executed_launch.step, memory, blocks, task.work, engine="interpreted", wraps=True
             ).wraps
-    places = ", ".join(dict.fromkeys(f"{PurePosixPath(line.file).name}:{line.line}" for line in lines))
+    places = ", ".join(dict.fromkeys(line.short for line in lines))
     return f"a 32-bit product wraps around at {places}" if places else ""
 
 
