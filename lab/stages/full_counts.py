@@ -16,7 +16,6 @@ from typing import Final
 from lab.base.errors import LabError
 from lab.base.warp import WARP_SIZE
 from lab.emulator.allowance import PER_STEP
-from lab.emulator.api import launch
 from lab.emulator.batch import padded_threads
 from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.program import program_of
@@ -25,8 +24,9 @@ from lab.emulator.waiting.clusters import cluster_shape
 from lab.isa.model import InstructionClass
 from lab.operators.builtin import operator
 from lab.operators.indexed import IndexedInputs
-from lab.stages.full_size import FullSizeTask, materialised
+from lab.stages.full_size import FullSizeTask, materialised, pointers, writable_arrays
 from lab.stages.memory import DeviceMemory, IndexedMemory
+from lab.stages.sequence import launch_step
 from lab.templates.launches import Launch, Launches
 from lab.verdict.sampling import neighbouring_blocks, random_blocks
 
@@ -74,7 +74,7 @@ def count_full_size(task: FullSizeTask, ptx: str) -> tuple[CountedLaunch, ...]:
             return ()
         counted: list[CountedLaunch] = []
         for step in launches.steps:
-            if counted and _written(launches, inputs) & {name for name, kind in step.arguments if kind.endswith("*")}:
+            if counted and writable_arrays(launches, inputs) & pointers(step):
                 return ()
             outcome = _counted(task, step, ptx, inputs)
             if outcome is None:
@@ -83,10 +83,6 @@ def count_full_size(task: FullSizeTask, ptx: str) -> tuple[CountedLaunch, ...]:
     except (LabError, MemoryError):  # the small problem has counts
         return ()
     return tuple(counted)
-
-
-def _written(launches: Launches, inputs: IndexedInputs) -> set[str]:
-    return {*inputs.outputs, *inputs.scratch, *(buffer.name for buffer in launches.workspace)}
 
 
 def _counted(task: FullSizeTask, step: Launch, ptx: str, inputs: IndexedInputs) -> CountedLaunch | None:
@@ -121,18 +117,13 @@ def _launched(
     *,
     compiled: bool,
 ) -> Emulation:
-    return launch(
+    return launch_step(
         ptx,
-        step.entry,
-        step.grid,
-        step.block,
-        [memory.argument(name, kind) for name, kind in step.arguments],
-        dynamic_shared_bytes=step.dynamic_shared_bytes,
+        step,
+        memory,
         check=False,
         engine="compiled" if compiled else "interpreted",
         monitor=LaunchMonitor(_LIMIT_S, clock=time.process_time),
-        constants=memory.constants,
-        cluster=step.cluster,
         blocks=blocks,
         trace=True,
         traced=traced,

@@ -22,7 +22,6 @@ from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.base.warp import WARP_SIZE
 from lab.emulator.allowance import PER_STEP, work_to_make
-from lab.emulator.api import launch
 from lab.emulator.batch import padded_threads
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.monitor import LaunchMonitor
@@ -35,7 +34,7 @@ from lab.operators.builtin import operator
 from lab.operators.indexed import IndexedInputs
 from lab.recorded.run_records import Condition, FullSizeRecord, Suspicion
 from lab.stages.memory import DeviceMemory, IndexedMemory
-from lab.stages.sequence import unexcused
+from lab.stages.sequence import launch_step, unexcused
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch, Launches
 from lab.verdict.coverage import Coverage, coverage
@@ -264,7 +263,7 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
     executed: list[_Done] = []
     written_arrays: set[str] = set()
     for number, step in enumerate(sized.launches.steps):
-        if written_arrays & _pointers(step):
+        if written_arrays & pointers(step):
             return _followed(task, sized, ptx, _Sampled(inputs, executed), number)
         written_arrays |= _writable(sized, inputs, step)
         cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
@@ -289,14 +288,18 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
     return _Sampled(inputs, executed)
 
 
-def _pointers(step: Launch) -> set[str]:
+def pointers(step: Launch) -> set[str]:
+    """Return the names of a launch's arguments that are arrays."""
     return {name for name, kind in step.arguments if kind.endswith("*")}
 
 
+def writable_arrays(launches: Launches, inputs: IndexedInputs) -> set[str]:
+    """Return the arrays that some launch may write."""
+    return {*inputs.outputs, *inputs.scratch, *(buffer.name for buffer in launches.workspace)}
+
+
 def _writable(sized: SizedLaunches, inputs: IndexedInputs, step: Launch) -> set[str]:
-    """Return the arrays that a launch may write."""
-    workspace = (buffer.name for buffer in sized.launches.workspace)
-    return _pointers(step) & {*inputs.outputs, *inputs.scratch, *workspace}
+    return pointers(step) & writable_arrays(sized.launches, inputs)
 
 
 def _followed(task: FullSizeTask, sized: SizedLaunches, ptx: str, sampled: _Sampled, first: int) -> _Sampled:
@@ -394,18 +397,13 @@ def _launched(
     engine: EngineChoice,
     wraps: bool = False,
 ) -> Emulation:
-    return launch(
+    return launch_step(
         ptx,
-        step.entry,
-        step.grid,
-        step.block,
-        [memory.argument(name, kind) for name, kind in step.arguments],
-        dynamic_shared_bytes=step.dynamic_shared_bytes,
+        step,
+        memory,
         count=False,
         engine=engine,
         monitor=LaunchMonitor(_LIMIT_S, clock=time.process_time),
-        constants=memory.constants,
-        cluster=step.cluster,
         blocks=blocks,
         work=work,
         wraps=wraps,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab.emulator.api import launch
 from lab.emulator.results import Emulation, Finding, FindingKind
 from lab.emulator.state import DeviceState
-from lab.stages.memory import DeviceMemory
+from lab.stages.memory import DeviceMemory, IndexedMemory
 from lab.templates.launches import Launch, Launches
 
 
@@ -65,7 +66,13 @@ def unexcused(result: Emulation, excused: frozenset[FindingKind]) -> list[Findin
     return [finding for finding in result.findings if finding.kind not in excused]
 
 
-def _launched(ptx: str, step: Launch, memory: DeviceMemory, mode: LaunchMode) -> Emulation:
+def launch_step(
+    ptx: str,
+    step: Launch,
+    memory: DeviceMemory | IndexedMemory,
+    **options: Any,  # noqa: ANN401 - those of another function
+) -> Emulation:
+    """Execute one launch on a device memory; `options` are the further ones of `lab.emulator.api.launch`."""
     return launch(
         ptx,
         step.entry,
@@ -73,13 +80,22 @@ def _launched(ptx: str, step: Launch, memory: DeviceMemory, mode: LaunchMode) ->
         step.block,
         [memory.argument(name, kind) for name, kind in step.arguments],
         dynamic_shared_bytes=step.dynamic_shared_bytes,
+        constants=memory.constants,
+        cluster=step.cluster,
+        **options,
+    )
+
+
+def _launched(ptx: str, step: Launch, memory: DeviceMemory, mode: LaunchMode) -> Emulation:
+    return launch_step(
+        ptx,
+        step,
+        memory,
         count=mode.counted,
         engine="interpreted" if mode.work is not None else "compiled" if mode.whole else "auto",
-        constants=memory.constants,
         schedule=mode.schedule,
         trace=mode.trace,
         tables=mode.tables,
-        cluster=step.cluster,
         machine=mode.machine,
         rounding=mode.rounding,
         displaced=mode.displaced,
