@@ -106,11 +106,6 @@ class _Step:
     reuse_growth: float = 1.0
 
     @property
-    def counted_launch(self) -> LaunchRecord:
-        """The launch that was counted."""
-        return self.small.launch
-
-    @property
     def cluster(self) -> int:
         """Blocks per cluster."""
         requested = math.prod(self.launch.cluster or (1,))
@@ -168,8 +163,10 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
 
 def _of_own_blocks(steps: Sequence[_Step]) -> Growth:
     """Return the growth from counted blocks of the real problem to all of them."""
-    every, counted = (sum(math.prod(getattr(step, of).grid) for step in steps) for of in ("launch", "counted_launch"))
-    return Growth(every / counted, every / counted)
+    growth = sum(math.prod(step.launch.grid) for step in steps) / sum(
+        math.prod(step.small.launch.grid) for step in steps
+    )
+    return Growth(growth, growth)
 
 
 def _possible(record: VariantRecord, kernel_score: KernelScore) -> bool:
