@@ -167,25 +167,22 @@ def _of_container(path: Path, options: CollectOptions) -> CodeSide:
             if not options.archs or not image.entry.arch or image.entry.arch in options.archs:
                 images.append(SideImage(where, image.entry.data))
         elif image.where.endswith(".ptx") and image.where.rpartition(".")[0] not in with_cubins:
-            side = _of_ptx(decoded(image.entry.data, image.where, "the PTX"), image.where, options)
-            images += [replace(assembled, where=where) for assembled in side.images]
+            side = _assembled(image, where, options)
+            images += side.images
             failures += side.failures
     if texts and not images:
-        images, failures = _assembled(texts, options)
+        sides = [_assembled(image, image.where, options) for image in texts]
+        images = [assembled for side in sides for assembled in side.images]
+        failures = [failure for side in sides for failure in side.failures]
     elif skipped := sum(not text.where.endswith(".ptx") for text in texts):
         notes.append(f"{skipped} PTX images beside cubins are not compared")
     return CodeSide(str(path), tuple(images), tuple(dict.fromkeys(notes)), tuple(failures))
 
 
-def _assembled(texts: Sequence[DeviceImage], options: CollectOptions) -> tuple[list[SideImage], list[tuple[str, str]]]:
-    """Assemble the PTX of a container without cubins."""
-    images: list[SideImage] = []
-    failures: list[tuple[str, str]] = []
-    for image in texts:
-        side = _of_ptx(decoded(image.entry.data, image.where, "the PTX"), image.where, options)
-        images += [replace(assembled, where=image.where) for assembled in side.images]
-        failures += side.failures
-    return images, failures
+def _assembled(image: DeviceImage, where: str, options: CollectOptions) -> CodeSide:
+    """Assemble PTX of a container."""
+    side = _of_ptx(decoded(image.entry.data, image.where, "the PTX"), image.where, options)
+    return replace(side, images=tuple(replace(assembled, where=where) for assembled in side.images))
 
 
 def _of_sources(folder: Path, options: CollectOptions) -> CodeSide:
