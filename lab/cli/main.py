@@ -262,11 +262,13 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[
     from lab.cli.tables import print_advice_on_best, print_best, print_changes, print_outcome
     from lab.cli.terminal import print_flowing
     from lab.report.analysis import brief_answer
+    from lab.report.ranking import ranking
     from lab.runs.compare import compare_folders
 
     console = _stderr()
     tables = console if as_json else _stdout()
-    if sentences := brief_answer(outcome.run, outcome.lean_records):
+    result = ranking(outcome.run, outcome.lean_records) if as_json else None
+    if sentences := result["answer"] if result else brief_answer(outcome.run, outcome.lean_records):
         print_flowing(tables, " ".join(sentences), "bold")
     print_best(tables, outcome)
     print_advice_on_best(tables, outcome)
@@ -274,10 +276,8 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False, guesses: Sequence[
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder, explain=False))
     print_outcome(console, outcome, guesses)
-    if as_json:
-        from lab.report.ranking import ranking
-
-        _print_json(ranking(outcome.run, outcome.lean_records) | {"folder": str(outcome.folder)})
+    if result:
+        _print_json(result | {"folder": str(outcome.folder)})
         sys.stdout.flush()
     return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed or guesses else _OK
 
