@@ -122,7 +122,7 @@ def case_of(request: Request) -> Case:
     Raises:
         RejectedError: The candidate does not fit the task or does not compile.
         UserError: The task is wrong.
-        MissingToolError: There is no compiler for it.
+        MissingToolError: Its compiler is missing.
     """
     task = load_task(request.task, request.task_text)
     try:

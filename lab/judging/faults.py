@@ -129,7 +129,6 @@ class Examination:
         time: Predicted time at the problem's own size; None where none is predicted.
         advice: Findings on performance, the largest gain first.
         coverage: Blocks executed at the problem's own size, of how many, and elements compared there.
-        notes: Further sentences.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -138,7 +137,6 @@ class Examination:
     time: PredictedTime | None = None
     advice: tuple[AdvicePoint, ...] = ()
     coverage: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def judge_file(task_file: Path, candidate_file: Path, options: JudgeOptions | No
 
     Raises:
         UserError: The task is wrong, or a file cannot be read.
-        MissingToolError: There is no compiler for the candidate.
+        MissingToolError: A compiler for the candidate is missing.
     """
     task = load_task(task_file)
     try:
@@ -58,7 +58,7 @@ def judge_file(task_file: Path, candidate_file: Path, options: JudgeOptions | No
         if error.code != "out-of-range":
             raise
         fault = Fault(Ruling.WRONG, "declaration", "the source is too large")
-        return Judgement(task, None, "", _seed(options or JudgeOptions()), (fault,))
+        return Judgement(task, "", _seed(options or JudgeOptions()), (fault,))
     return judge_text(task, decoded_source(data).replace("\r", "\n"), candidate_file.name, options)
 
 
@@ -74,9 +74,9 @@ def judge_text(task: Task, text: str, file: str, options: JudgeOptions | None = 
     options = options or JudgeOptions()
     request = Request(task.file, task.document.text, file, text, _seed(options))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    verdict = Judgement(task, None, digest, request.seed)
+    verdict = Judgement(task, digest, request.seed)
     try:
-        candidate = candidate_of(text, file, task)
+        candidate_of(text, file, task)
     except CandidateError as error:
         fault = Fault(Ruling.WRONG, "declaration", "; ".join(map(str.strip, str(error).splitlines())))
         return replace(verdict, faults=(fault,))
@@ -84,7 +84,7 @@ def judge_text(task: Task, text: str, file: str, options: JudgeOptions | None = 
         nullcontext(options.executor) if options.executor is not None else ProcessExecutor(_WORKERS)
     )
     with opened as executor:
-        return _judged(replace(verdict, candidate=candidate), request, executor, options.follow)
+        return _judged(verdict, request, executor, options.follow)
 
 
 def _seed(options: JudgeOptions) -> int:

@@ -70,11 +70,6 @@ class CandidateSource:
     header: HeaderModel
     document: Document = field(compare=False)
 
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hex digits of a hash of the text."""
-        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -10,7 +10,8 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -58,7 +59,6 @@ class TrialExecution:
         outputs: What the outputs hold, by name.
         finding: The first fault; None without one.
         memory: The device memory.
-        printed: The kernel printed something.
     """
 
     outputs: Mapping[str, Array]
@@ -77,7 +77,6 @@ class _Base:
     outputs: Mapping[str, Array]
     launches: Launches
     seed: int = 0
-    fields: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 def execute(case: Case, launches: Launches, inputs: Inputs, mode: LaunchMode | None = None) -> TrialExecution:
@@ -87,6 +86,35 @@ def execute(case: Case, launches: Launches, inputs: Inputs, mode: LaunchMode | N
     results = run_sequence(case.variant.ptx, launches, memory, replace(mode, excused=case.excused))
     findings = unexcused(results[-1], case.excused)
     return TrialExecution(memory.outputs, findings[0] if findings else None, memory)
+
+
+def _fault(
+    check: str,
+    computed: Declared,
+    problem: Any,  # noqa: ANN401 - each operator has its own
+    reference: Mapping[str, Expected],
+    execution: TrialExecution,
+    *,
+    prefix: str = "",
+    fields: Mapping[str, Scalar] | None = None,
+    seed: int,
+) -> Fault | None:
+    """Return the fault of an execution: its finding, else its difference from a reference.
+
+    Args:
+        check: The check.
+        computed: The operator.
+        problem: The executed problem.
+        reference: The expected values.
+        execution: The execution.
+        prefix: Said before the element that differs.
+        fields: The problem's fields, if not the task's own.
+        seed: Seed of the inputs.
+    """
+    if execution.finding is not None:
+        return of_finding(check, execution.finding, problem=fields, seed=seed)
+    largest, tolerance, worst = computed.verify(problem, reference, execution.outputs)
+    return of_difference(check, worst, prefix=prefix, problem=fields, seed=seed) if largest > tolerance else None
 
 
 def _expected(computed: Declared, problem: Any, inputs: Inputs) -> Mapping[str, Expected]:  # noqa: ANN401
@@ -127,12 +155,9 @@ def _tried(
     inputs = computed.inputs(restored, seed)
     reference = _expected(computed, restored, inputs)
     execution = execute(case, launches, inputs)
-    if execution.finding is not None:
-        return of_finding("hidden problem", execution.finding, problem=drawn, seed=seed)
-    largest, tolerance, worst = computed.verify(restored, reference, execution.outputs)
-    if largest <= tolerance:
-        return None
-    return of_difference("hidden problem", worst, prefix=f"with {words}", problem=drawn, seed=seed)
+    return _fault(
+        "hidden problem", computed, restored, reference, execution, prefix=f"with {words}", fields=drawn, seed=seed
+    )
 
 
 def _hidden_problems(
@@ -193,11 +218,8 @@ def try_inputs(case: Case) -> TrialOutcome:
     inputs = computed.inputs(problem, seed)
     reference = _expected(computed, problem, inputs)
     execution = execute(case, case.launches, inputs)
-    if execution.finding is not None:
-        return TrialOutcome((of_finding("other inputs", execution.finding, seed=seed),))
-    largest, tolerance, worst = computed.verify(problem, reference, execution.outputs)
-    if largest > tolerance:
-        return TrialOutcome((of_difference("other inputs", worst, seed=seed),))
+    if (fault := _fault("other inputs", computed, problem, reference, execution, seed=seed)) is not None:
+        return TrialOutcome((fault,))
     planned = plan(computed.declaration, problem)
     base = _Base(problem, planned, inputs, reference, execution.outputs, case.launches, seed)
     dependent = _dependences(case, computed, base)
@@ -206,9 +228,7 @@ def try_inputs(case: Case) -> TrialOutcome:
     faults += _aliased(case, computed, base)
     faults += filter(None, [_imprecise(case, computed, base)])
     deterministic, order_faults = _orders(case, base)
-    return replace(
-        dependent, faults=(*faults, *order_faults), deterministic=deterministic, not_shown=dependent.not_shown
-    )
+    return replace(dependent, faults=(*faults, *order_faults), deterministic=deterministic)
 
 
 def _dependences(case: Case, computed: Declared, base: _Base) -> TrialOutcome:
@@ -312,8 +332,6 @@ def _drawn_inputs(declaration: Declaration) -> tuple[str, ...]:
 
 def _redrawn(declaration: Declaration, base: _Base, name: str) -> Inputs:
     """Return the inputs with other values in one array, within what the task declares."""
-    from pathlib import Path  # noqa: PLC0415
-
     argument = declaration.argument[name]
     seed = zlib.crc32(f"{base.seed} {name}".encode())
     values = contents(argument, base.planned, seed, Path(declaration.folder))
@@ -381,11 +399,10 @@ def _extreme(case: Case, computed: Declared, base: _Base) -> Fault | None:
             continue
         reference = _widened(computed, base.problem, inputs, reference)
         execution = execute(case, base.launches, inputs)
-        if execution.finding is not None:
-            return of_finding("extreme values", execution.finding, seed=base.seed)
-        largest, tolerance, worst = computed.verify(base.problem, reference, execution.outputs)
-        if largest > tolerance:
-            return of_difference("extreme values", worst, prefix=f"with {words}", seed=base.seed)
+        named = f"with {words}"
+        fault = _fault("extreme values", computed, base.problem, reference, execution, prefix=named, seed=base.seed)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -567,7 +584,7 @@ def _kept_results(case: Case, computed: Declared, base: _Base) -> Fault | None:
     mode = LaunchMode(counted=False, state=DeviceState(), excused=case.excused)
     memory = DeviceMemory(base.inputs, base.launches)
     run_sequence(case.variant.ptx, base.launches, memory, mode)
-    inputs = replace(base.inputs)
+    inputs = base.inputs
     for name in _drawn_inputs(computed.declaration):  # which tell zeros from a reference that is nearly zero
         inputs = _redrawn(computed.declaration, replace(base, inputs=inputs, seed=base.seed + 1), name)
     try:
@@ -599,12 +616,10 @@ def _aliased(case: Case, computed: Declared, base: _Base) -> Iterator[Fault]:
         required = tuple(name for name in base.inputs.required if name != output)
         inputs = replace(base.inputs, arrays=arrays, required=required)
         execution = execute(case, replace(base.launches, steps=renamed), inputs)
-        if execution.finding is not None:
-            yield of_finding("aliasing", execution.finding, seed=base.seed)
-            continue
-        largest, tolerance, worst = computed.verify(base.problem, base.reference, execution.outputs)
-        if largest > tolerance:
-            yield of_difference("aliasing", worst, prefix=f"where {output} and {source} are one array", seed=base.seed)
+        words = f"where {output} and {source} are one array"
+        fault = _fault("aliasing", computed, base.problem, base.reference, execution, prefix=words, seed=base.seed)
+        if fault is not None:
+            yield fault
 
 
 _LEVEL: Final = 8.0

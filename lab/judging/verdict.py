@@ -24,7 +24,7 @@ from lab.judging.faults import (
     decide,
     ranked,
 )
-from lab.judging.task import CandidateSource, Task
+from lab.judging.task import Task
 
 SCHEMA: Final = 1
 """Version of the schema."""
@@ -112,18 +112,16 @@ class Judgement:
 
     Attributes:
         task: The task.
-        candidate: The candidate; None if it could not be read as one.
         candidate_hash: Twelve hex digits of a hash of its text.
         seed: Seed of everything that was drawn.
         faults: What counts against it, the most severe first.
         examination: The pipeline's outcome.
         trials: The outcome of hidden problems and changed inputs.
         baseline: Time of the baseline; None without one.
-        measured: Measured times; None where there is no card.
+        measured: Measured times; None without a card.
     """
 
     task: Task
-    candidate: CandidateSource | None
     candidate_hash: str
     seed: int
     faults: tuple[Fault, ...] = ()

@@ -32,7 +32,7 @@ def prepare(request: Request) -> Fault | None:
 
     Raises:
         UserError: The task is wrong.
-        MissingToolError: There is no compiler for it.
+        MissingToolError: Its compiler is missing.
     """
     try:
         case_of(request)
@@ -75,7 +75,6 @@ def examine(request: Request) -> Examination:
         time=None if record.status.failed else _time(record),
         advice=points,
         coverage={} if full is None else {"blocks": full.blocks, "of": full.of_blocks, "compared": full.compared},
-        notes=emulation.notes,
     )
 
 

@@ -38,7 +38,7 @@ def long_verdict(folder):
     advice = tuple(AdvicePoint("bank conflict", "k.cu:3", words, words, 1.2) for _ in range(20))
     examination = Examination(not_shown=(words,) * 9, advice=advice, time=PredictedTime(10, 8, 16, "H200", "DRAM"))
     task = load_task(task_in(folder))
-    return Judgement(task, None, "abc", 3, faults, examination, baseline=PredictedTime(20, 20, 20))
+    return Judgement(task, "abc", 3, faults, examination, baseline=PredictedTime(20, 20, 20))
 
 
 def test_a_brief_verdict_fits_into_a_models_context(tmp_path, validator):
