@@ -338,7 +338,7 @@ def judge(task: PathOrText, candidate: PathOrText, *, seed: int | None = None) -
 
     Raises:
         UserError: the task is invalid, or a file cannot be read.
-        MissingToolError: there is no compiler for the candidate.
+        MissingToolError: a compiler for the candidate is missing.
     """
     from lab.api.given import is_code
     from lab.judging.judge import JudgeOptions, judge_file, judge_text

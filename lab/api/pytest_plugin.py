@@ -42,7 +42,7 @@ class CheckedLoop:
         """Return the instructions of a class in one iteration.
 
         Raises:
-            UserError: There is no such class.
+            UserError: The class does not exist.
         """
         from lab.base.errors import UserError, did_you_mean
         from lab.isa.model import InstructionClass
@@ -174,7 +174,7 @@ def check_kernel(
         include: Folders of headers.
 
     Raises:
-        UserError: There is no such file or kernel, or several.
+        UserError: The file or kernel does not exist, or several kernels fit.
         CompileError: It does not compile.
     """
     from lab.base.errors import CompileError, Location, UserError

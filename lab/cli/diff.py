@@ -31,7 +31,7 @@ def diff(
             show_default=False,
         ),
     ],
-    head: Annotated[str, typer.Argument(help="What to compare with it.", show_default="the working directory")] = ".",
+    head: Annotated[str, typer.Argument(help="The other side.", show_default="the working directory")] = ".",
     arch: Annotated[
         Words, typer.Option("--arch", "--archs", help="Architecture: sm_90. May be repeated, or sm_80,sm_90.")
     ] = None,

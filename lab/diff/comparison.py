@@ -105,7 +105,7 @@ class SideVerdict:
         side: `BASE` or `HEAD`.
         variant: The variant.
         word: Its verdict: `verified`.
-        passed: Whether its results are right.
+        passed: Its results are right.
         reason: Why not, or what was shown.
     """
 
@@ -197,7 +197,7 @@ def compare_sides(base: CodeSide, head: CodeSide, *, figures: bool = False) -> S
     Raises:
         UserError: A side has no kernel.
         ReaderError: A listing lacks instructions of a kernel.
-        MissingToolError: There is no nvdisasm.
+        MissingToolError: nvdisasm is missing.
     """
     before, after = _index(base), _index(head)
     matched = match(before.keys, after.keys)

@@ -16,7 +16,7 @@ _UNIQUE = re.compile(
     r"(?<![0-9])(?P<length>\d+)(?P<name>_GLOBAL__N_|_INTERNAL_|__nv_static_)|(?P<bare>__nv_static_|_INTERNAL_|_GLOBAL__N_)"
 )
 _HASHED = re.compile(r"_[0-9a-f]{8}_\d+_\w*?_[0-9a-f]{8}(?:_\d+)?")
-"""What nvcc and NVRTC append to names of internal linkage: a hash of the source's path, its name and another hash."""
+"""A suffix by nvcc and NVRTC for names of internal linkage: a hash of the source's path, its name, another hash."""
 
 
 def stable_symbol(symbol: str) -> str:
@@ -63,7 +63,7 @@ def _demangler() -> Callable[..., int | None] | None:
 
 
 def _demangle(symbol: str) -> str:
-    """Return a demangled name; empty where there is no demangler, or the symbol is not a C++ name."""
+    """Return a demangled name; empty without a demangler, or if the symbol is not a C++ name."""
     demangler = _demangler()
     if demangler is None:
         return ""

@@ -69,7 +69,7 @@ class KernelFigures:
         code_bytes: Bytes of machine code.
         instructions: Instructions, device functions included.
         threads: Threads of a block that occupancy is for.
-        threads_assumed: Whether nothing tells them.
+        threads_assumed: They are assumed: nothing tells them.
         occupancy: Resident warps over the SM's most, 0 to 1; None for an architecture that is not in the table.
         slow: Slow instructions by kind: local memory, division, FP64, wide fences.
         loop: The hot loop.

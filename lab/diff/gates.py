@@ -58,8 +58,8 @@ class Gate:
         figure: A key of `FIGURES`, `predicted`, `class`, or one of `WORDS`.
         compare: The comparison; None for a word.
         value: What the figure is compared with; for a class, its place among the classes.
-        change: Whether the value is a change against BASE.
-        relative: Whether the value is in percent of BASE.
+        change: The value is a change against BASE.
+        relative: The value is in percent of BASE.
     """
 
     text: str

@@ -53,7 +53,7 @@ def checked_out(revision: str, folder: Path) -> Iterator[Path]:
 
     Raises:
         UserError: Git cannot read the revision.
-        MissingToolError: There is no git.
+        MissingToolError: git is missing.
     """
     run = _git(_top(folder), "archive", "--format=tar", revision)
     if run.returncode:

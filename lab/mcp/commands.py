@@ -25,7 +25,7 @@ _BEAT_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """CallLimits of one call.
+    """The limits of one call.
 
     Attributes:
         seconds: Time after which it is stopped.
@@ -46,7 +46,7 @@ def run_command(
     Args:
         words: The command with its arguments.
         folder: Its working directory.
-        limits: CallLimits of the call.
+        limits: Its limits.
         beat: Called every few seconds with the seconds so far.
 
     Raises:

@@ -24,8 +24,8 @@ class Tools:
     """The functions that an agent may call.
 
     Attributes:
-        confinement: CallLimits of file access.
-        limits: CallLimits of each call.
+        confinement: The limits of file access.
+        limits: The limits of each call.
         executor: Warm workers that judge.
         command: Runs a command of lab.
     """

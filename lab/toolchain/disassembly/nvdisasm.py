@@ -62,7 +62,7 @@ def disassemble(cubin: bytes) -> Disassembly:
 
     Raises:
         CompileError: nvdisasm rejects the image, or does not finish within `TIMEOUT_S`.
-        MissingToolError: There is no nvdisasm.
+        MissingToolError: nvdisasm is missing.
         WorkerLostError: nvdisasm was killed.
     """
     tool, version = _find()
@@ -102,7 +102,7 @@ def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]
         no nvdisasm knows the architecture, the disassembly says so in `lacking`.
 
     Raises:
-        MissingToolError: There is no nvdisasm.
+        MissingToolError: nvdisasm is missing.
         WorkerLostError: nvdisasm was killed.
     """
     tool, version = _find()
